@@ -71,8 +71,8 @@ class GraphBuilder {
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
-  /// Declares a value that is kept from one run to the next. It is initially zeros (see
-  /// Runner::ClearCaches).
+  /// Declares a value that is kept from one run to the next. Runner::ClearCaches fills it with
+  /// zeros, which is required before the first run unless the caller writes it.
   Value Cache(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
   /// Declares a state in host memory.

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_IR_COMPOSITES_H_
 #define STOWAGE_IR_COMPOSITES_H_
 
-// Functions composed of several ops: variance, log-sum-exp, norms and einsum. `axes` and
-// `keep` are those of ReduceSum (ir/ops.h): all axes when empty; with `keep`, reduced
-// dimensions stay as 1.
+// Provides functions that are composed of several ops: variance, log-sum-exp, norms and einsum.
+// `axes` and `keep` have the same meaning as in ReduceSum (ir/ops.h). If `axes` is empty, all axes
+// are reduced. With `keep`, reduced dimensions have size 1 in the result.
 //
 //   Value scores = LogSumExp(logits, {-1});
 //   Value length = Norm(x, 2, {1}, /*keep=*/true);
@@ -18,40 +18,45 @@
 
 namespace stowage {
 
-/// The sum of (x - mean)^2, divided by the count less `correction`: 1 for the unbiased
-/// estimate, PyTorch's default, 0 for the population variance. Two passes, so that a large
-/// mean causes no cancellation. Error: a correction below 0 or not below the count.
+/// Returns the sum of (x - mean)^2, divided by count - correction, where count is the number of
+/// elements of each sum. A `correction` of 1 gives the unbiased estimate, PyTorch's default, and 0
+/// gives the population variance. The mean is computed in a separate pass, so a large mean causes
+/// no cancellation. Records an error unless `correction` is in [0, count).
 Value Variance(Value x, const Axes& axes = {}, int64_t correction = 1,
                bool keep = false, SourceLoc loc = SourceLoc::Current());
 
-/// log(sum(e^x)) without overflow: the largest element is subtracted first, and no gradient
-/// passes through it. -inf where all elements are -inf.
+/// Returns log(sum(e^x)). To avoid overflow, the largest element is subtracted before e^x is
+/// computed. No gradient passes through this subtraction. The result is -inf where all elements
+/// are -inf.
 Value LogSumExp(Value x, const Axes& axes = {}, bool keep = false,
                 SourceLoc loc = SourceLoc::Current());
 
-/// x^(1/p) for x of at least 0; p above 1. The gradient is 0 where x is 0, as in PyTorch's
-/// norms and deviations; the gradient of Sqrt is infinite there.
+/// Returns x^(1/p). Requires x >= 0 and p > 1. The gradient is 0 where x is 0, as in PyTorch's
+/// norms and standard deviations, whereas the gradient of Sqrt is infinite where x is 0.
 Value Root(Value x, double p = 2, SourceLoc loc = SourceLoc::Current());
 
-/// (sum |x|^p)^(1/p) for p of at least 1; the largest |x| if p is infinite. The gradient is
-/// 0 where all elements are 0, as in PyTorch.
+/// Returns the p-norm, (sum |x|^p)^(1/p), or the largest |x| if p is infinite. Records an error
+/// unless p >= 1. The gradient is 0 where all elements are 0, as in PyTorch.
 Value Norm(Value x, double p = 2, const Axes& axes = {}, bool keep = false,
            SourceLoc loc = SourceLoc::Current());
 
-/// Einsum as in PyTorch and NumPy: a letter names an axis; letters that the result does not
-/// have are summed over. `equation` is "labels,labels,...->labels", one letter for each axis
-/// of each operand. Operands are of one float type.
+/// Computes einsum as in PyTorch and NumPy. A letter names an axis, and axes whose letters are not
+/// in the result are summed. `equation` is "labels,labels,...->labels", with one letter for each
+/// axis of each operand. All operands must have the same float type.
 ///
 ///   Value outer = Einsum("i,j->ij", {a, b});
 ///   Value turned = Einsum("abc->cb", {x});  // sums over a
 ///
-/// Axes that only one operand has are summed first; then each pair of operands, from left to
-/// right, is one MatMul between views that permute and reshape. Reshape (ir/ops.h) copies
-/// what a view cannot express.
+/// Operands are combined from left to right, each with one MatMul of permuted and reshaped views.
+/// Summed axes that only one operand has are reduced before the matmul. Reshape (ir/ops.h) inserts
+/// a copy where strides cannot express the view.
 ///
-/// Errors, which name the equation: no "->", which is never implied; other characters;
-/// another number of operands or of axes; a letter twice in one operand (a diagonal) or in
-/// the result; a letter of the result that no operand has; an axis with different sizes.
+/// Records an error, which quotes the equation, in these cases:
+/// - "->" is missing, which is never implied, or other characters than letters occur.
+/// - The number of operands, or the number of axes of an operand, differs from the equation.
+/// - A letter occurs twice in one operand (a diagonal) or in the result.
+/// - The result has a letter that no operand has.
+/// - The sizes of an axis differ between operands.
 Value Einsum(std::string_view equation, std::span<const Value> operands,
              SourceLoc loc = SourceLoc::Current());
 Value Einsum(std::string_view equation, std::initializer_list<Value> operands,

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_IR_CONTROL_FLOW_H_
 #define STOWAGE_IR_CONTROL_FLOW_H_
 
-// Loops and branches, written as functions that build their bodies.
+// Adds loops and branches to a graph. The caller passes functions that build their bodies.
 //
-// A body is a graph with a builder of its own: it computes from the values passed to it and
-// from nothing else. They have the same names inside as outside. Params, states and inputs
-// are declared outside and passed. ir/bodies.h defines the kinds of values.
+// A body is a graph with its own builder. It can only read the values that are passed to it, which
+// have the same names inside as outside. Params, states and inputs are declared outside and passed
+// as operands. ir/bodies.h explains the kinds of values.
 //
 //   LoopResults run = Loop(g, 100, {.carried = {h0}, .sliced = {xs}, .whole = {w}},
 //                          [](LoopBody& body) {
@@ -33,14 +33,14 @@
 
 namespace stowage {
 
-/// The operands of a While: contents that change from iteration to iteration, and values that
-/// all iterations read.
+/// The operands of a While: the initial carried values, which change from iteration to iteration,
+/// and the whole values, which are the same in all iterations.
 struct WhileOperands {
   std::vector<Value> carried = {};
   std::vector<Value> whole = {};
 };
 
-/// The operands inside the condition and the body: values of their own graph.
+/// The operands as the condition and the body see them. The values belong to `builder`.
 struct WhileValues {
   GraphBuilder& builder;
   std::vector<Value> carried;
@@ -49,16 +49,20 @@ struct WhileValues {
 
 struct WhileResults {
   std::vector<Value> carried = {};  // after the last iteration
-  Value iterations = {};            // i64 scalar: the number that ran
+  Value iterations = {};            // i64 scalar: the number that were run
 };
 
-/// Runs `body`, which returns the next carried values, while the bool scalar `holds` is true
-/// for the current ones, at most `most` >= 1 times. For iterations that converge and searches.
-/// It is a loop of `most` iterations whose body is a branch, so that its memory is known:
-/// once the condition fails, each further iteration only tests it and copies the carried
-/// values. Gradients are those of the iterations that ran. Errors, at Finish: those of Loop
-/// and Cond; a condition that is no bool scalar; a body that returns another number of
-/// values than are carried, or one of another type.
+/// Adds a loop that runs `body` while the condition `holds` is true, at most `most` times. `holds`
+/// returns a bool scalar and `body` the next carried values, both computed from the current values.
+/// For convergent iterations and for searches.
+///
+/// The memory of a step must be known in advance, so this is a loop of `most` iterations whose body
+/// is a branch. After the condition is false, each further iteration only evaluates it and copies
+/// the carried values. Gradients flow only through the iterations that were run.
+///
+/// Propagates errors of Loop and Cond. Finish also returns an error if `most` is below 1, if the
+/// condition is not a bool scalar, or if the number or the types of the values that `body` returns
+/// differ from the carried values.
 ///
 ///   // The square root of a, by Newton's method.
 ///   WhileResults root = While(
@@ -78,9 +82,9 @@ WhileResults While(
     const std::function<std::vector<Value>(const WhileValues&)>& body,
     SourceLoc loc = SourceLoc::Current());
 
-/// The operands of a Loop: initial values of carried ones; sliced ones, of which iteration i
-/// gets element i of the first axis, whose size is the number of iterations; and whole ones,
-/// which are the same in all iterations.
+/// The operands of a Loop: the initial carried values, the sliced values and the whole values.
+/// Iteration i reads element i of the first axis of a sliced value, whose size must be the number
+/// of iterations. Whole values are the same in all iterations.
 struct LoopOperands {
   std::vector<Value> carried = {};
   std::vector<Value> sliced = {};
@@ -88,13 +92,13 @@ struct LoopOperands {
 };
 
 struct LoopOptions {
-  /// Iteration i takes slice iterations - 1 - i of sliced and stacked values.
+  /// If true, iteration i reads and writes slice iterations - 1 - i of sliced and stacked values.
   bool reverse = false;
   std::string name = "loop";  // of the body
 };
 
-/// Results of a loop, in the order of the calls in its body. After an error, which the builder
-/// has recorded, their number is unknown, and every index has an inert value.
+/// Results of a loop, in the order of the calls in its body. After an error, which the builder has
+/// recorded, the number of results is unknown, and operator[] returns an inert value for any index.
 class LoopValues {
  public:
   LoopValues() = default;
@@ -105,7 +109,7 @@ class LoopValues {
   bool empty() const { return values_.empty(); }
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
-  /// Precondition without an error: i < size().
+  /// Requires `i < size()`, unless an error was recorded.
   Value operator[](size_t i) const {
     return are_known_ || i < values_.size() ? values_.at(i) : Value();
   }
@@ -115,14 +119,15 @@ class LoopValues {
   bool are_known_ = false;
 };
 
-/// The results of a Loop, in the order of LoopOperands and of the calls in its body.
+/// The results of a Loop. Carried values are in the order of LoopOperands, the others in the order
+/// of the calls in the loop's body.
 struct LoopResults {
   std::vector<Value> carried = {};
   LoopValues summed = {};
   LoopValues stacked = {};
 };
 
-/// The argument of the function that builds a loop's body. Values belong to builder().
+/// The argument of the function that builds a loop's body. All values belong to builder().
 class LoopBody {
  public:
   GraphBuilder& builder() { return g_; }
@@ -131,11 +136,12 @@ class LoopBody {
   Value sliced(size_t i) const { return sliced_.at(i); }
   Value whole(size_t i) const { return whole_.at(i); }
 
-  /// Sets carried(i) of the next iteration, or of the result. To be called once for each.
+  /// Sets carried value i of the next iteration, and of the result after the last one. Must be
+  /// called once for each carried value.
   void Next(size_t i, Value value);
-  /// Stacks `value` of every iteration into one result with one more axis.
+  /// Stacks the values of all iterations along a new first axis of a result.
   void Stack(Value value) { stacked_.push_back(value); }
-  /// Sums `value` over all iterations, in order.
+  /// Sums `value` over all iterations, in their order. The sum is a result.
   void Sum(Value value);
 
  private:
@@ -152,10 +158,11 @@ class LoopBody {
   std::vector<Value> stacked_;
 };
 
-/// Runs `body` `iterations` times. The body copies a result that would be an operand, a view
-/// or a duplicate. Errors, at Finish: fewer than 1 iteration; a sliced operand with another
-/// first dimension; a body that declares leaves, that has no Next for a carried value or one
-/// of another type, or that has no results.
+/// Adds a loop that runs `body` `iterations` times. Results of the body that are operands, views or
+/// duplicates are copied. Finish returns an error in these cases:
+/// - `iterations` is below 1, or the first dimension of a sliced operand is not `iterations`.
+/// - The body reads a leaf that it declares itself, or it has no results.
+/// - The body does not call Next for a carried value, or calls it with a value of another type.
 LoopResults Loop(GraphBuilder& g, int64_t iterations,
                  const LoopOperands& operands,
                  const std::function<void(LoopBody&)>& body,
@@ -179,9 +186,10 @@ class CondBody {
   std::vector<Value> operands_;
 };
 
-/// Runs the body that `index`, a scalar of i32, i64 or bool, selects; false is the first and
-/// true the second. There are at least two bodies, with results of the same types. A step
-/// whose index selects no body ends with kIndexOutOfRange.
+/// Adds a branch that runs the body selected by `index`, a scalar of i32, i64 or bool, and returns
+/// its results. False selects the first body, and true the second. Requires at least two bodies,
+/// whose results must have the same types. A step returns kIndexOutOfRange if the index selects no
+/// body.
 std::vector<Value> Cond(
     GraphBuilder& g, Value index, std::span<const Value> operands,
     std::span<const std::function<std::vector<Value>(CondBody&)>> bodies,
@@ -191,9 +199,10 @@ std::vector<Value> Cond(
     std::initializer_list<std::function<std::vector<Value>(CondBody&)>> bodies,
     SourceLoc loc = SourceLoc::Current());
 
-/// `body` in the form that a node requires: with the leaves `leaves` and the outputs
-/// `outputs`, in these orders. Outputs that are leaves, views or duplicates are copied,
-/// leaves of role saved become inputs, and other unread leaves are dropped.
+/// Converts `body` to the form that a node requires. The result has the leaves `leaves` and the
+/// outputs `outputs`, in these orders. Outputs that are leaves, views, updates or duplicates are
+/// copied. Leaves of role saved become inputs, and leaves that are neither listed nor read are
+/// dropped.
 Result<Graph> MakeBody(const Graph& body, std::span<const ValueId> leaves,
                        std::span<const ValueId> outputs);
 

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_IR_ELEMENT_GROUPS_H_
 #define STOWAGE_IR_ELEMENT_GROUPS_H_
 
-// Groups of a tensor's elements on which an op's shape rule and its kernels of every
-// backend agree: lines along an axis, groups of reduced axes, partial sums over rows, blocks
-// that share the scale of an 8-bit moment, and the blocks of ranks.
+// Defines how ops divide a tensor's elements into groups, for shape rules and for the kernels of
+// all backends. The groups are lines along an axis, merged axes of a reduction, partial sums over
+// rows, blocks that share the scale of an 8-bit moment, and the blocks of ranks.
 //
 //   AxisLines::Along({2, 3, 4, 5}, 1);              // outer 2, length 3, inner 20
 //
@@ -25,12 +25,12 @@
 
 namespace stowage {
 
-/// A contiguous tensor seen along one axis: lines of `length` elements, `inner` apart.
-/// Element i of line (o, c) is element (o * length + i) * inner + c.
+/// The lines of a contiguous tensor along one axis. A line has `length` elements with stride
+/// `inner`. Element i of line (o, c) is element (o * length + i) * inner + c of the tensor.
 struct AxisLines {
   int64_t outer = 1, length = 1, inner = 1;
 
-  /// Precondition: axis in [0, shape.rank()).
+  /// Requires `0 <= axis && axis < shape.rank()`.
   static AxisLines Along(const Shape& shape, int64_t axis) {
     AxisLines lines;
     for (int i = 0; i < shape.rank(); ++i) {
@@ -42,39 +42,39 @@ struct AxisLines {
   }
 };
 
-/// The axes of a contiguous operand of a reduction, merged: neighbours that are all reduced
-/// or all kept become one group, so that groups alternate between the two. Axes of size 1
-/// are in no group. Most reductions then have the form (outer, reduced, inner) whatever the
-/// rank: rows where `inner` is 1, columns elsewhere. Reductions that alternate more often
-/// are not simple and use the sizes and strides of the groups.
+/// The merged axes of a contiguous operand of a reduction. Adjacent axes that are all reduced or
+/// all kept are merged into one group, so reduced and kept groups alternate. Axes of size 1 are
+/// omitted. Reductions of any rank then usually have the simple form (outer, reduced, inner). They
+/// reduce rows if `inner` is 1, and columns otherwise. Kernels handle all other reductions with the
+/// sizes and strides of the groups.
 struct AxisGroups {
   /// Reduced axes outside the shape are ignored.
   AxisGroups(const Shape& shape, std::span<const int64_t> reduced_axes);
-  /// With all axes reduced.
+  /// Returns the groups of a reduction over all axes.
   static AxisGroups AllReduced(const Shape& shape);
 
-  /// Whether the operand is (outer, reduced, inner).
+  /// Returns whether the operand has the form (outer, reduced, inner).
   bool simple() const { return reduced_dims.rank() <= 1; }
-  /// Elements that are reduced to one result; results.
+  /// Return the number of elements that are reduced to one result, and the number of results.
   int64_t reduced() const { return reduced_dims.num_elements(); }
   int64_t kept() const { return kept_dims.num_elements(); }
-  /// Adjacent results: the size of the last group if it is kept, else 1.
+  /// Returns the size of the last group if it is kept and another is reduced, or 1 otherwise.
   int64_t inner() const {
     if (inner_is_reduced || reduced_dims.rank() == 0) return 1;
     return kept_dims.back();
   }
   int64_t outer() const { return kept() / inner(); }
 
-  Shape reduced_dims, kept_dims;  // sizes of groups
+  Shape reduced_dims, kept_dims;  // sizes of the groups
   Strides reduced_strides, kept_strides;
-  bool inner_is_reduced = true;  // or there is no group
+  bool inner_is_reduced = true;  // also true if no group exists
 };
 
-/// The attribute "parts" of a norm's gradient op; nothing if it is absent.
+/// Returns the attribute "parts" of a norm's gradient op, or nullopt if it is absent.
 ///
-/// Gradients of a norm's params are sums over rows. With "parts" the op returns that many
-/// partial sums, f32 (f64 for f64), and a sum_partials adds them, for many norms at once.
-/// The backend decides which rows a part adds.
+/// The gradients of a norm's params are sums over rows. If the attribute is present, the op returns
+/// that number of partial sums in f32 (f64 for f64). One sum_partials node then adds the partial
+/// sums of many norms in one kernel. The backend decides which rows each partial sum contains.
 ///
 ///   dx, dgamma, dbeta = layer_norm_grad(...)                 dgamma: bf16(n)
 ///
@@ -85,21 +85,21 @@ inline std::optional<int64_t> PartsOf(const Attrs& attrs) {
   return attrs.Int("parts");
 }
 
-/// Elements of an 8-bit moment (math/optimizer.h) that share a scale: elements
-/// kMomentBlock * i and on have scale i. The size is that of bitsandbytes.
+/// The number of consecutive elements of an 8-bit moment (math/optimizer.h) that share a scale.
+/// Element i has scale i / kMomentBlock. bitsandbytes uses the same size.
 inline constexpr int64_t kMomentBlock = 256;
 
-/// The 8-bit code of a moment's elements.
+/// The code in which the elements of an 8-bit moment are stored (math/optimizer.h).
 enum class MomentCode : uint8_t { kDynamic, kCompanded };
 
-/// The shape of the scales of moments of this shape: one per block.
+/// Returns the shape of the scales of a moment with `shape`, one scale per block.
 inline Shape MomentScales(const Shape& shape) {
   return {(shape.num_elements() + kMomentBlock - 1) / kMomentBlock};
 }
 
-/// Elements of each rank's block where `ranks` split a tensor into flat blocks of one size,
-/// in order: elements / ranks rounded up, then rounded up to a multiple of `granule`.
-/// Preconditions: all are at least 1; elements + granule does not overflow.
+/// Returns the number of elements of each rank's block. `ranks` split a flat tensor into
+/// consecutive blocks of equal size, ceil(elements / ranks) rounded up to a multiple of `granule`.
+/// All arguments must be at least 1, and elements + granule must not overflow.
 constexpr int64_t RankBlock(int64_t elements, int64_t ranks, int64_t granule) {
   const int64_t each = (elements - 1) / ranks + 1;
   return (each - 1) / granule * granule + granule;

@@ -1,12 +1,13 @@
 #ifndef STOWAGE_IR_FUSED_H_
 #define STOWAGE_IR_FUSED_H_
 
-// The operands of fused nodes: chains of elementwise ops, and matmuls with an epilogue.
+// Reads the attributes and operands of fused nodes, which are chains of elementwise ops and matmuls
+// with an epilogue.
 //
-// The attribute "program" of `fused_elementwise` and `fused_matmul` is a graph whose nodes
-// are the fused ops, in order. All its values have one float type and one shape. The first
-// node reads leaf 0, every further node the result of the one before, and each may read one
-// more leaf. The first output is the result of the last node; others may be results of
+// The attribute "program" of `fused_elementwise` and `fused_matmul` is a graph whose nodes are the
+// fused ops, in order. All its values have the same float type and the same shape. The first node
+// reads leaf 0, and each further node reads the result of the previous node. Each node may read one
+// more leaf. The first output is the result of the last node. Further outputs may be results of
 // earlier nodes:
 //
 //   graph "bias, gelu" {
@@ -18,16 +19,17 @@
 //     output y1
 //   }
 //
-// Leaves stand for the operands of the node, in order; for a `fused_matmul`, leaf 0 stands
-// for the matmul and the others for the operands after a and b. The result of every fused op
-// is rounded to the type as if the op stood alone, so that fusion changes no bit.
+// The leaves correspond to the operands of the fused node, in order. In a `fused_matmul`, leaf 0
+// corresponds to the result of the matmul, and the others to the operands after a and b. The result
+// of each fused op is rounded to the type as in an unfused op, so fusion changes no bit.
 //
 //   const FusedChain chain = ChainOf(ProgramOf(attrs));
 //   for (const FusedStep& step : chain.steps()) Apply(step.op, step.operand);
 //
-// The operands of `epilogue_matmul` are a, b, then a bias (N), an addend and x, both of the
-// result's shape, each if its flag is set. Or it has none of these, and result 1 is the sums
-// over k of a's rows (M) or of b's columns (N).
+// The operands of `epilogue_matmul` are a, b, a bias (N), an addend and x. The last three exist
+// only if their flags are set, and the addend and x have the result's shape. The bias and the
+// addend are added to the matmul, and the sum is multiplied by the derivative of gelu_tanh at x. If
+// none of the three exists, result 1 is the sums over k of a's rows (M) or of b's columns (N).
 //
 //   const EpilogueOperands at = EpilogueOperandsOf(*launch.attrs);
 //   if (at.bias != 0) Read(launch.inputs[at.bias]);
@@ -47,20 +49,22 @@ inline constexpr size_t kMaxFusedSteps = 8;
 inline constexpr size_t kMaxFusedOperands = 5;  // leaves of a program
 inline constexpr size_t kMaxFusedResults = 3;
 
-/// Whether `op` may be fused: elementwise, on floats of one type.
+/// Returns whether `op` may be fused, because it is an elementwise op on floats of one type.
 bool MayBeFused(OpKind op);
 
-/// One node of a program.
+/// One fused op, which is a node of a program. The chain value is the result of the previous step,
+/// or leaf 0 in the first step.
 struct FusedStep {
   OpKind op = OpKind::kCopy;
   const Attrs* attrs = nullptr;
-  /// Whether it reads two values, and the leaf that it reads besides the chain's value; -1 if
-  /// both are the chain's.
+  /// Whether the op has two operands, and the index of the leaf that it reads in addition to the
+  /// chain value. -1 means that it reads only the chain value.
   bool is_binary = false;
   int operand = -1;
-  /// Whether the chain's value is its second operand.
+  /// Whether the chain value is only the second operand.
   bool is_second = false;
-  /// The result of the node that it computes; -1: none.
+  /// The index of the fused node's result that this step computes. -1 means that no result is
+  /// this step's value.
   int result = -1;
 };
 
@@ -76,17 +80,18 @@ class FusedChain {
   size_t num_steps_ = 0;
 };
 
-/// The program of a node that OpDef::infer has accepted.
+/// Returns the program of a node. OpDef::infer must have accepted `attrs`.
 inline const Graph& ProgramOf(const Attrs& attrs) {
   return *attrs.Graphs("program").front();
 }
-/// The steps of a program, which point into it. Allocates nothing.
+/// Returns the steps of a program, which point into it. Allocates nothing.
 FusedChain ChainOf(const Graph& program);
 
-/// a and b.
+/// The number of matrices that a matmul multiplies: a and b.
 inline constexpr size_t kProductOperands = 2;
 
-/// Indices among the operands; 0, the index of a, for an absent one.
+/// The operand indices of the optional operands. 0, the index of a, means that an operand is
+/// absent.
 struct EpilogueOperands {
   size_t bias = 0;
   size_t addend = 0;
@@ -94,7 +99,8 @@ struct EpilogueOperands {
   size_t count = kProductOperands;  // of all operands
 };
 
-/// Reads the attributes "bias", "addend" and "gelu_grad", which must exist.
+/// Returns the operands according to the attributes "bias", "addend" and "gelu_grad", which must
+/// exist.
 inline EpilogueOperands EpilogueOperandsOf(const Attrs& attrs) {
   EpilogueOperands at;
   if (attrs.Int("bias") == 1) at.bias = at.count++;
@@ -103,14 +109,14 @@ inline EpilogueOperands EpilogueOperandsOf(const Attrs& attrs) {
   return at;
 }
 
-/// The operand whose sums are result 1, and which of its two axes is k.
+/// The operand whose sums are result 1 of an `epilogue_matmul`.
 struct SummedOperand {
-  size_t place = 0;
-  int axis = 0;
+  size_t place = 0;  // operand index: 0 for a, 1 for b
+  int axis = 0;      // the axis that is summed, k
 };
 
-/// Reads the attributes "a_sums" and "b_sums", of which at most one is set, and whether that
-/// operand is transposed.
+/// Returns the operand that the attributes "a_sums" and "b_sums" select, if one of them is set.
+/// Also reads the attribute that states whether this operand is transposed.
 inline std::optional<SummedOperand> SummedOperandOf(const Attrs& attrs) {
   if (attrs.Int("a_sums") == 1) {
     return SummedOperand{0, attrs.Int("transpose_a") == 1 ? 0 : 1};

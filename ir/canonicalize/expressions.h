@@ -1,8 +1,9 @@
 #ifndef STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
 #define STOWAGE_IR_CANONICALIZE_EXPRESSIONS_H_
 
-// Values of a graph as formulas: a number, a product, a polynomial, a table of constants.
-// Patterns compare formulas, so that the order of a user's multiplications does not matter.
+// Represents values of a graph as formulas, for the patterns of ir/canonicalize/canonicalize.h. A
+// formula is a number, a product, a polynomial or a table of constants. Patterns compare formulas
+// instead of nodes, so the order of a user's multiplications does not matter.
 //
 //   const Expressions e(graph);
 //   e.Factors(y);         // 0.5 * x * (1 + erf(...))
@@ -24,24 +25,24 @@
 
 namespace stowage::canonical {
 
-/// number * product(values) / product(divisors); all values have one shape.
+/// The formula number * product(values) / product(divisors). All values have the same shape.
 struct Product {
   double number = 1;
   std::vector<ValueId> values, divisors;
 };
 
-/// Coefficients of 1, x, x^2 and x^3.
+/// The coefficients of 1, x, x^2 and x^3.
 using Polynomial = std::array<double, 4>;
 
-/// The elements of a value that depends on constants alone, without repetition: an axis along
-/// which all elements are equal has size 1. A causal mask that is computed from positions
-/// for each example is a table of queries and keys.
+/// The elements of a value that depends only on constants, stored without repetition. An axis along
+/// which all elements are equal has size 1. For example, a causal mask that is computed from
+/// positions for each example of a batch is stored as one table of queries and keys.
 ///
 ///   const auto mask = NarrowOf(e, id);  // where(less_equal(keys, queries), 0, -1e9)
 ///   mask->dims;                         // {1, 1, 1024, 1024} of (64, 1, 1024, 1024)
 struct Narrow {
-  std::vector<int64_t> dims;    // of the value's rank
-  std::vector<double> numbers;  // booleans are 0 and 1
+  std::vector<int64_t> dims;    // one per axis of the value
+  std::vector<double> numbers;  // row-major; booleans are 0 and 1
 };
 
 class Expressions {
@@ -49,27 +50,31 @@ class Expressions {
   explicit Expressions(const Graph& graph);
 
   const Graph& graph() const { return graph_; }
-  /// The producer of a value if it is of this op, else null.
+  /// Returns the producer of a value if it is a node of `op`, or null otherwise.
   const Node* Made(ValueId id, OpKind op) const;
-  /// The number of nodes and outputs that read a value.
+  /// Returns the number of operands and outputs that read a value.
   int uses(ValueId id) const { return uses_[static_cast<size_t>(id)]; }
 
-  /// The operand of the broadcast that made a value, or the value itself.
+  /// Returns the operand of the broadcast that produces a value, or the value itself if it is not
+  /// the result of a broadcast.
   ValueId Unrepeated(ValueId id) const;
-  /// The number to which all elements of a value are equal, if there is one.
+  /// Returns the number to which all elements of a value are equal, if the value is known to be
+  /// such a constant.
   std::optional<double> Number(ValueId id) const;
-  /// A value as a product, looking through multiplications and divisions.
+  /// Returns a value as a product of the operands of the multiplications and divisions that
+  /// produce it.
   Product Factors(ValueId id) const;
-  /// value + number.
+  /// The formula value + number.
   struct Shifted {
     ValueId value;
     double number;
   };
+  /// Returns a value as the sum of another value and a number, if it is one.
   std::optional<Shifted> SumWithNumber(ValueId id) const;
-  /// A value as a polynomial in `x` of degree at most 3, if it is one.
+  /// Returns a value as a polynomial in `x`, if it is one of degree at most 3.
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x) const;
 
-  /// Records that a pattern almost matched at `id`; `why` names the obstacle.
+  /// Records that a pattern almost matched at `id`. `why` states the reason why it did not.
   void Miss(std::string_view pattern, ValueId id, std::string_view why) const;
   const std::vector<std::string>& misses() const { return misses_; }
   std::map<ValueId, std::optional<Narrow>>& narrows() const { return narrows_; }
@@ -82,33 +87,37 @@ class Expressions {
   const Graph& graph_;
   std::vector<int> uses_;
   mutable std::vector<std::string> misses_;
-  mutable std::map<ValueId, std::optional<Narrow>> narrows_;  // by NarrowOf
+  mutable std::map<ValueId, std::optional<Narrow>> narrows_;  // cache
 };
 
-/// Whether two numbers are the same constant to the precision of f32.
+/// Returns whether two numbers are equal to about the precision of f32.
 bool IsNear(double a, double b);
 
-/// The table of a value. Null if it depends on a leaf or on an op that masks are not made
-/// of, or has more than 2^24 elements. Linear in the nodes and elements; cached in `e`.
+/// Returns the table of a value's elements. Returns null if the value depends on a leaf or on an op
+/// that does not occur in masks, or if the table has more than 2^24 elements. Linear in the numbers
+/// of nodes and elements. Results are cached in `e`.
 const Narrow* NarrowOf(const Expressions& e, ValueId id);
 
-/// Removes the one factor 1 / sqrt(v), broadcast or not, from `product` and returns v;
-/// nothing if there is no such factor. The root may be a divisor, an rsqrt or a reciprocal.
+/// Removes the factor 1 / sqrt(v), broadcast or not, from `product` and returns v. Returns nullopt
+/// if no such factor exists, or if `product` has other divisors. The factor may be a divisor
+/// sqrt(v), an rsqrt or a reciprocal of a root.
 std::optional<ValueId> TakeBelowRoot(const Expressions& e, Product* product);
 
-/// Whether a value, broadcast or not, has one number for each feature of the last axis.
+/// Returns whether a value, before any broadcast, has one element for each of `features` along its
+/// last axis and no other elements.
 bool IsOfFeatures(const Expressions& e, ValueId id, int64_t features);
 
-/// A part of an axis that no reshape has cut.
+/// A factor of an axis that no reshape splits further. For example, an axis of 12 heads of 64
+/// elements has a part of size 12 and a part of size 64.
 struct Part {
   int64_t size = 1;
-  bool repeated = false;  // by a broadcast; the source has no such part
+  bool repeated = false;  // added by a broadcast; not part of the source
 };
 
-/// How a value arranges the elements of another that it was made of by reshapes,
-/// permutations, broadcasts and multiplications by constants alone. Exporters express one
-/// permutation of attention heads by many such nodes; a pattern only needs to know which
-/// axis of the source each axis is.
+/// The order in which a value contains the elements of another value, its source. The value is
+/// computed from the source only by copies, reshapes, permutations, broadcasts and multiplications
+/// by constants. Exporters express one permutation of attention heads by many such nodes, but a
+/// pattern only needs to know which axis of the source each axis of the value is.
 ///
 ///   const Layout k = LayoutOf(e, transposed);  // permute(reshape(copy(permute(x))))
 ///   k.source;                                  // x
@@ -117,31 +126,33 @@ struct Layout {
   ValueId source = 0;
   double factor = 1;  // value = factor * source
   std::vector<Part> parts = {};
-  /// Indices into `parts`, by axis of the value and for the whole source; the first varies
-  /// slowest. Axes of one element have no part.
+  /// Indices into `parts`, for each axis of the value (`axes`) and for the whole source
+  /// (`of_source`). The first index of a list varies slowest. Axes of one element have no parts.
   std::vector<std::vector<int>> axes = {};
   std::vector<int> of_source = {};
 };
 
-/// The layout of a value; it is its own source if another op made it.
+/// Returns the layout of a value. A value that is computed by another op is its own source.
 Layout LayoutOf(const Expressions& e, ValueId id);
 
-/// The number of elements of one axis, without repeated parts.
+/// Returns the number of elements of one axis, without repeated parts.
 int64_t SizeOf(const Layout& layout, const std::vector<int>& axis);
-/// Whether `axes` contain every part of the source once and no repeated part.
+/// Returns whether `axes` contain each part of the source exactly once and no repeated part.
 bool IsWhole(const Layout& layout, const std::vector<std::vector<int>>& axes);
-/// The source, permuted and reshaped to these axes. Precondition: IsWhole.
+/// Returns the source, permuted and reshaped to these axes. Requires `IsWhole(layout, axes)`.
 Value Arranged(const Layout& layout, const std::vector<std::vector<int>>& axes,
                Value source);
 
 /// The replacement of a node's first result.
 struct Match {
-  std::string_view pattern;  // name in Canonicalized::found; empty: not counted
+  /// The name in Canonicalized::found. If empty, the match is not counted.
+  std::string_view pattern;
   std::vector<ValueId> operands;
   std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
 };
 
-/// The canonical op that node `id` completes, if it completes one.
+/// Return the canonical op that can replace the formula whose last node is `id`, if the formula
+/// matches the pattern.
 std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
 std::optional<Match> MatchGate(const Expressions& e, NodeId id);
@@ -150,14 +161,15 @@ std::optional<Match> MatchMish(const Expressions& e, NodeId id);
 std::optional<Match> MatchHardSwish(const Expressions& e, NodeId id);
 std::optional<Match> MatchRmsNorm(const Expressions& e, NodeId id);
 std::optional<Match> MatchLayerNorm(const Expressions& e, NodeId id);
-/// For a sum that adds beta to a layer norm.
+/// Matches a sum that adds beta to a layer norm.
 std::optional<Match> MatchLayerNormShift(const Expressions& e, NodeId id);
-/// A convolution whose filters cover the whole image: a linear layer.
+/// Matches a convolution whose filters cover the whole image, which is a linear layer.
 std::optional<Match> MatchLinearConv(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
 std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
-/// A permutation of a permutation, such as between attention, whose heads come after the
-/// positions, and code that has them before; a copy of an attention's result.
+/// Matches a permutation of a permutation, and a copy of the result of `attention`. Two
+/// permutations follow each other where code whose heads precede the positions uses `attention`,
+/// whose heads follow the positions.
 std::optional<Match> MatchPermutation(const Expressions& e, NodeId id);
 
 }  // namespace stowage::canonical
