@@ -1,24 +1,25 @@
 #ifndef STOWAGE_IR_GRAPH_H_
 #define STOWAGE_IR_GRAPH_H_
 
-// The IR: an immutable, verified list of nodes over values.
+// Defines Graph, the intermediate representation of models and training steps: an immutable,
+// verified list of nodes and their values.
 //
-// A *value* is an edge: a typed tensor with a unique name. A leaf value (param, input,
-// saved, state, cache) has no producer; every other value is a result of exactly one
-// *node*, an instance of an op. Nodes are in execution order, inputs before uses, so the
-// position of a node in nodes() is its *time*. A view is a value that owns no bytes
-// (ir/layout.h). Update nodes write in place: the result is the new content of a param, a
-// state, a cache or a reloaded value, and no later node may read the old one.
+// A *value* is a tensor with a type and a unique name. A leaf value (param, input, saved, state,
+// cache) has no producer. Every other value is a result of exactly one *node*, an instance of an
+// op. Nodes are in execution order, producers before readers, so the index of a node in nodes() is
+// its *time*. A view is a value that owns no bytes (ir/layout.h). Update nodes write in place.
+// Their result is the new content of a param, a state, a cache, a reloaded value or a fill, and no
+// later node may read the old content.
 //
-// A param, a state or the result of `offload` may be in host memory, outside the arena.
-// Only `reload` and `offload_update` read such values; other ops read a reloaded copy.
+// A param, a state or the result of `offload` may be in host memory, outside the arena. Only
+// `reload` and `offload_update` read such values. Other ops read a reloaded copy.
 //
-// Graphs are made by GraphBuilder (ir/builder.h), by passes, by ParseGraph (ir/text.h) and
-// by GraphFromBytes (ir/graph_bytes.h). Each verifies its result, so every Graph is well
-// formed and its kernels accept the strides of their operands. Ids are positions and may
-// change when a pass rewrites a graph; code outside a graph addresses values by name.
+// GraphBuilder (ir/builder.h), passes, ParseGraph (ir/text.h) and GraphFromBytes (ir/graph_bytes.h)
+// create graphs. All of them verify the result, so every Graph is well-formed and its kernels
+// accept the strides of their operands. Ids are indices and may change when a pass rewrites a
+// graph. Code outside a graph therefore refers to values by name.
 //
-// Control-flow nodes hold graphs (ir/bodies.h).
+// Control-flow nodes contain graphs (ir/bodies.h).
 //
 //   ValueId loss = *graph.Find("loss");
 //   graph.value(loss).type.shape;  graph.value(loss).producer;
@@ -40,13 +41,13 @@
 
 namespace stowage {
 
-/// A place in the user's source. Errors name it, and every value keeps it, so that a report
-/// can attribute memory to the lines of the model.
+/// A line of the user's source. Error messages name it. Every value stores it, so that a report can
+/// attribute memory to the lines of the model.
 ///
 ///   Value Linear(Value x, SourceLoc loc = SourceLoc::Current());
 struct SourceLoc {
   const char* file = "";
-  int line = 0;  // from 1; 0: no place
+  int line = 0;  // counts from 1; 0 means unknown
 
   bool is_known() const { return line > 0; }
 
@@ -56,20 +57,29 @@ struct SourceLoc {
   }
 };
 
-/// A SourceLoc that was read from a file; unknown if the line is below 1. Each file
-/// name is kept once, until the process ends.
+/// Returns a SourceLoc for a file name whose storage is temporary, such as one that was parsed. The
+/// result is unknown if `line` is below 1. Each distinct file name is stored until the process
+/// ends.
 SourceLoc KeptSourceLoc(std::string_view file, int line);
 
 using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr NodeId kNoNode = -1;
 
-/// The purpose of a value. Leaves: kParam (trained, persists), kInput (written by the
-/// caller before a step), kSaved (a forward value that a backward graph reads), kState
-/// (optimizer state, persists), kCache (kept from one run of a program to the next, such as
-/// the keys and values of decoding; lost, like inputs, when another program runs). Results:
-/// kConstant (of `constant`), kGradient, kActivation, kOutput (an activation that outlives
-/// the step).
+/// The purpose of a value.
+///
+/// Leaves have one of these roles:
+/// - kParam: persists and is trained.
+/// - kInput: is written by the caller before a step.
+/// - kSaved: is a forward value that a backward graph reads.
+/// - kState: persists and is optimizer state.
+/// - kCache: is kept from one run of a program to the next, such as the keys and values of
+///   decoding. Like inputs, it is lost when another program runs.
+///
+/// Results have one of these roles, except that updates keep the role of their leaf:
+/// - kConstant: is the result of `constant`.
+/// - kGradient, kActivation: live within the step.
+/// - kOutput: is an activation that can be read after the step.
 enum class Role : uint8_t {
   kParam,
   kInput,
@@ -84,16 +94,16 @@ enum class Role : uint8_t {
 std::string_view RoleName(Role role);
 std::optional<Role> ParseRole(std::string_view name);
 
-/// How a param or state is filled before the first step.
+/// The initial content of a param or state.
 struct Init {
   enum class Kind : uint8_t {
     kZeros,
     kOnes,
-    kNormal,           // of the standard deviation `scale`
-    kUniform,          // in [-scale, scale)
+    kNormal,           // mean 0, standard deviation `scale`
+    kUniform,          // uniform in [-scale, scale)
     kTruncatedNormal,  // kNormal, redrawn beyond two standard deviations
-    kOrthogonal,       // see Orthogonal
-    kConstant,         // `scale` everywhere
+    kOrthogonal,       // see Orthogonal()
+    kConstant,         // all elements are `scale`
   };
   Kind kind = Kind::kZeros;
   double scale = 0;
@@ -105,9 +115,10 @@ struct Init {
   static Init TruncatedNormal(double stddev) {
     return {Kind::kTruncatedNormal, stddev};
   }
-  /// For at least two dimensions, the first as rows and the others as columns: the rows, or the
-  /// columns if these are fewer, are orthogonal and of length `gain` (Saxe et al. 2014).
-  /// Quadratic in the smaller number.
+  /// Fills a matrix with orthogonal rows of length `gain`, or orthogonal columns if it has fewer
+  /// columns than rows (Saxe et al. 2014). The first dimension counts the rows, and the others
+  /// together count the columns. Requires at least two dimensions. The time is quadratic in the
+  /// smaller of the two counts.
   static Init Orthogonal(double gain = 1) { return {Kind::kOrthogonal, gain}; }
   static Init Constant(double value) { return {Kind::kConstant, value}; }
   friend bool operator==(const Init&, const Init&) = default;
@@ -118,15 +129,15 @@ struct ValueInfo {
   TensorType type;
   Role role = Role::kActivation;
   NodeId producer = kNoNode;
-  int result = 0;         // which result of the producer
-  Init init = {};         // params and states
-  bool on_host = false;   // in the host's memory, outside the arena
-  SourceLoc source = {};  // the line of the user's source that made it
+  int result = 0;         // index among the producer's results
+  Init init = {};         // for params and states
+  bool on_host = false;   // in host memory, outside the arena
+  SourceLoc source = {};  // the line of the user's source that added it
 
   bool is_leaf() const { return producer == kNoNode; }
 };
 
-/// The part of a training step to which a node belongs.
+/// The phase of a training step to which a node belongs.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view PhaseName(Phase phase);
 
@@ -136,22 +147,22 @@ struct Node {
   std::vector<ValueId> results = {};
   Attrs attrs = {};
   Phase phase = Phase::kForward;
-  /// The forward value that a backward or update node exists for; "" in forward
-  /// graphs. `backward of "fc2"`.
+  /// The name of the forward value to which a backward or update node belongs, such as "fc2". Empty
+  /// in forward graphs.
   std::string origin = {};
 };
 
-/// A value that callers may read after a step, by name.
+/// A value that callers may read by name after a step.
 struct GraphOutput {
   std::string name;
   ValueId value = 0;
 };
 
-/// Copies share their contents until one of them is changed, so that copying takes constant
+/// A graph. Copies share their contents until one of them is changed, so copying needs constant
 /// time and memory. A moved-from graph may only be assigned to or destroyed.
 class Graph {
  public:
-  Graph();  // without name and values
+  Graph();  // with an empty name and no values
 
   const std::string& name() const { return parts_->name; }
   std::span<const ValueInfo> values() const { return parts_->values; }
@@ -167,25 +178,26 @@ class Graph {
   int num_values() const { return static_cast<int>(parts_->values.size()); }
   int num_nodes() const { return static_cast<int>(parts_->nodes.size()); }
 
-  /// The value called `name` or, failing that, the output called `name`.
+  /// Returns the value called `name`, or the value of the output called `name` if no value is.
   std::optional<ValueId> Find(std::string_view name) const;
 
-  /// Leaves of one role, in the order they were declared.
+  /// Returns the leaves of one role, in the order in which they were declared.
   std::vector<ValueId> Leaves(Role role) const;
 
-  /// Sets where a value comes from in the user's source. Equal ignores it.
+  /// Sets the line of the user's source to which a value belongs. Equal ignores it.
   void SetSource(ValueId id, SourceLoc source) {
     Own().values[static_cast<size_t>(id)].source = source;
   }
 
-  /// A description for reports: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
+  /// Returns a description for reports: `"fc2"` for a forward node, `backward of "fc2"`, or
+  /// `update of "fc2.w"`.
   std::string Describe(NodeId id) const;
 
  private:
   friend class GraphBuilder;
   friend Graph Legalize(Graph graph);
   friend Result<Graph> GraphFromBytes(std::string_view bytes, int depth);
-  friend struct GraphTestPeer;  // tests/support: breaks graphs to test Verify
+  friend struct GraphTestPeer;  // tests/support: damages graphs to test Verify
   struct NameHash {
     using is_transparent = void;  // looks up a string_view without a copy
     size_t operator()(std::string_view name) const {
@@ -201,7 +213,7 @@ class Graph {
     std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name;
   };
 
-  // The contents, no longer shared, for changing them.
+  // Returns the contents for modification, after copying them if they are shared.
   Parts& Own();
 
   std::shared_ptr<Parts> parts_;
@@ -209,7 +221,7 @@ class Graph {
 
 Graph Legalize(Graph graph);  // ir/layout.h
 
-/// Whether two graphs have the same values, nodes, names, attributes and order; source
+/// Returns whether two graphs have the same values, nodes, names, attributes and order. Source
 /// lines are ignored.
 bool Equal(const Graph& a, const Graph& b);
 

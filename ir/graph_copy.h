@@ -1,10 +1,10 @@
 #ifndef STOWAGE_IR_GRAPH_COPY_H_
 #define STOWAGE_IR_GRAPH_COPY_H_
 
-// Copies of a graph: into a builder, as linking and passes do (GraphCopy), with nodes run more
-// than once, as recomputation does (Rewriter), and in another order (Reorder). Values keep
-// their names, with a suffix if one is given, if these are free and get fresh ones
-// otherwise; nodes keep their phase and origin.
+// Copies graphs, for linking and for passes. GraphCopy copies nodes to a builder. Rewriter creates
+// a graph in which some nodes occur more than once, for recomputation. Reorder changes the order of
+// execution. Values keep their names, with the suffix if one is given, unless a name is taken, in
+// which case a fresh name is chosen. Nodes keep their phase and origin.
 //
 //   GraphCopy copy(forward, &g);
 //   for (ValueId id : forward.Leaves(Role::kParam)) copy.DeclareLeaf(id);
@@ -31,12 +31,14 @@
 
 namespace stowage {
 
-/// Declares a leaf with `info`'s name, type and init, in the given leaf role.
+/// Declares a leaf with the name, type and source line of `info` and the given role. A param or
+/// state also gets its initial content and its memory, host or arena.
 Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role);
 
 class GraphCopy {
  public:
-  /// Both must outlive this. `suffix` is added to the names of the nodes' results.
+  /// Prepares to copy `from` to the builder `to`. Both must outlive this object. `suffix` is
+  /// appended to the names of the nodes' results.
   GraphCopy(const Graph& from, GraphBuilder* to, std::string suffix = {})
       : from_(from),
         to_(*to),
@@ -47,7 +49,8 @@ class GraphCopy {
   void Map(ValueId id, Value value) {
     values_[static_cast<size_t>(id)] = value;
   }
-  /// The value to which `id` is mapped; inert before it is mapped, declared or copied.
+  /// Returns the value to which `id` is mapped. It is inert before `id` is mapped, declared or
+  /// copied.
   Value operator[](ValueId id) const {
     return values_[static_cast<size_t>(id)];
   }
@@ -56,13 +59,14 @@ class GraphCopy {
   void DeclareLeaf(ValueId id);
   /// Declares all leaves that have not been mapped.
   void DeclareLeaves();
-  /// Appends node `id`. Precondition: all its inputs are mapped.
+  /// Appends a copy of node `id`. All its inputs must be mapped.
   void CopyNode(NodeId id) { CopyNode(id, from_.node(id).attrs); }
-  /// Likewise, with other attributes.
+  /// Appends a copy of node `id` with other attributes.
   void CopyNode(NodeId id, const Attrs& attrs);
-  /// Gives this origin to the nodes that are copied from here on.
+  /// Sets the origin of all nodes that are copied from now on.
   void UseOrigin(std::string origin) { origin_ = std::move(origin); }
-  /// Gives the phase, origin and source line of node `id` to the nodes that follow.
+  /// Sets the builder's phase, origin and source line for later nodes to the ones of node `id`, or
+  /// to the origin of UseOrigin.
   void SetOrigin(NodeId id);
   /// Declares the graph's outputs, whose nodes must have been copied.
   void DeclareOutputs();
@@ -75,27 +79,27 @@ class GraphCopy {
   std::vector<Value> values_;  // by id in from_
 };
 
-/// The suffix of the names of results of a further run, perhaps followed by a number.
+/// The suffix of the names of recomputed values. A number may follow it.
 inline constexpr std::string_view kRunAgainSuffix = "~recomputed";
 
-/// Runs nodes of a graph into a new one, some of them more than once. The first run of a node
-/// keeps its names; a further run gives its results fresh ones. Nodes may get other operands
-/// of the same types.
+/// Builds a new graph from the nodes of another, each of which may occur more than once. The
+/// results of the first copy of a node keep their names, and the results of further copies get
+/// fresh names. A copy may read other operands than the original, of the same types.
 class Rewriter {
  public:
-  /// Declares the leaves of `from`, which must outlive this.
+  /// Declares the leaves of `from`, which must outlive this object.
   explicit Rewriter(const Graph& from);
 
-  /// The new value of a leaf of the old graph.
+  /// Returns the new value of a leaf of the old graph.
   Value leaf(ValueId id) const { return first_[static_cast<size_t>(id)]; }
 
-  /// Appends node `id` of the old graph with these operands, its phase and origin; returns
-  /// its results, which are inert after an error.
+  /// Appends a copy of node `id` of the old graph that reads `operands`. The copy keeps the phase
+  /// and origin. Returns its results, which are inert after an error.
   std::vector<Value> Run(NodeId id, std::span<const Value> operands);
 
-  /// Declares the old graph's outputs, each as the result of its node's first
-  /// run, and ends the rewriting: the first error, or the verified graph.
-  /// Precondition: the nodes that make outputs have been run. Linear.
+  /// Declares the old graph's outputs, each as the result of the first copy of its node, and
+  /// returns the verified graph or the first error. The nodes that compute outputs must have been
+  /// copied. Linear in the size of the graph.
   Result<Graph> Finish();
 
  private:
@@ -103,15 +107,15 @@ class Rewriter {
 
   const Graph& from_;
   GraphBuilder to_;
-  std::vector<Value> first_;  // by id in from_: the leaf, or of the first run
+  std::vector<Value> first_;  // by id in from_: the leaf, or the first copy
 };
 
-/// `graph` with its nodes in another order of execution: results stay the same, bit for bit,
-/// but lifetimes change. Values keep their names, types, roles and layouts, nodes their
-/// attributes, phases and origins; leaves keep their order and come first. Error
-/// kInvalidArgument: `order` is no permutation of the nodes, or a node would come before one
-/// that it reads or after an update that overwrites what it reads. Linear in nodes and
-/// operands.
+/// Returns `graph` with its nodes in the execution order `order`. Results are the same, bit for
+/// bit, but lifetimes change. Values keep their names, types, roles and layouts, and nodes keep
+/// their attributes, phases and origins. Leaves come first and keep their order. Returns
+/// kInvalidArgument if `order` is not a permutation of the nodes, or if a node would run before a
+/// producer of its operands or after an update that overwrites an operand. Linear in the numbers of
+/// nodes and operands.
 Result<Graph> Reorder(const Graph& graph, std::span<const NodeId> order);
 
 }  // namespace stowage

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_IR_IR_H_
 #define STOWAGE_IR_IR_H_
 
-// The package's umbrella header: graphs, how they are built, checked, printed and read.
+// The umbrella header of ir/, which provides graphs and the functions that build, verify, print and
+// parse them.
 //
 //   GraphBuilder g("mlp");
 //   ...

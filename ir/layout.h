@@ -1,20 +1,21 @@
 #ifndef STOWAGE_IR_LAYOUT_H_
 #define STOWAGE_IR_LAYOUT_H_
 
-// The positions of values: every view resolved to its root.
+// Computes the layout of each value: the value that owns its bytes, its offset and its strides.
+// Also inserts the copies that kernels need for operands with unsupported strides.
 //
-// A value that owns bytes is its own root, contiguous, at offset 0. A view has the root
-// that it looks into, its byte offset there and its strides. The result of an update op has
-// the root of the param or state that it updates.
+// The root of a view is the value whose bytes it shares. The layout of a view states the root, the
+// byte offset within the root, and the strides. A value that owns its bytes is its own root,
+// contiguous and at offset 0. The result of an update op has the root of the value that it updates.
 //
 //   Layouts layouts = ComputeLayouts(graph);
 //   layouts[v].root;  layouts[v].byte_offset;  layouts[v].strides;
 //
-// Legalize inserts a `copy` exactly where a kernel does not accept an operand's strides or
-// strides cannot express a reshape. Elementwise kernels accept any strides and matmuls any
-// matrix with one unit stride, so a transposed operand or a packed qkv projection costs no
-// copy. GraphBuilder::Finish, the autodiff passes and ParseGraph call it, so every finished
-// Graph is legal.
+// Legalize inserts a `copy` exactly where a kernel does not accept an operand's strides or where
+// strides cannot express a reshape. Elementwise kernels accept any strides, and matmuls accept any
+// matrix with one unit stride, so a transposed operand or a packed qkv projection needs no copy.
+// GraphBuilder::Finish, the autodiff passes and ParseGraph call it, so every finished Graph is
+// legal.
 
 #include <vector>
 
@@ -31,27 +32,28 @@ struct Layout {
 
 using Layouts = std::vector<Layout>;  // indexed by ValueId
 
-/// Layouts of all values. Precondition: IsLegal(graph). Linear.
+/// Returns the layouts of all values. Requires `IsLegal(graph)`. Linear in the size of the graph.
 Layouts ComputeLayouts(const Graph& graph);
 
-/// The arguments of `node` for its OpDef's functions. The returned views point into `graph`
-/// and into `storage`.
+/// The memory to which the spans of an OpArgs point.
 struct OpArgsStorage {
   std::vector<TensorType> types;
   std::vector<std::string_view> names;
 };
+/// Returns the arguments of `node` for the functions of its OpDef. They refer to `graph` and
+/// `storage`, whose content is replaced.
 OpArgs MakeOpArgs(const Graph& graph, const Node& node, OpArgsStorage* storage);
 
-/// Floating-point operations of one node and of a graph: a loop counts all its iterations,
-/// a cond its most expensive body.
+/// Return the number of floating-point operations of a node and of a graph. A loop counts all its
+/// iterations, and a cond counts its most expensive body.
 double NodeFlops(const Graph& graph, const Node& node);
 double GraphFlops(const Graph& graph);
 
-/// `graph` with the copies that it needs. A value that several nodes need contiguous is
-/// copied once. Linear.
+/// Returns `graph` with the copies that make it legal. A value that several nodes need in
+/// contiguous form is copied once. Linear in the size of the graph.
 Graph Legalize(Graph graph);
 
-/// Whether Legalize would change nothing.
+/// Returns whether Legalize would return `graph` unchanged.
 bool IsLegal(const Graph& graph);
 
 }  // namespace stowage

@@ -1,17 +1,17 @@
 #ifndef STOWAGE_IR_OP_DEF_H_
 #define STOWAGE_IR_OP_DEF_H_
 
-// The definition of an op in the IR: its shape rule, which results are views, which
-// operands a kernel may overwrite, which strides it accepts, and its operation count.
-// Each op of ir/ops.def has one OpDef, in ir/ops/<family>.cc; GetOpDef finds it.
+// Defines OpDef, which describes an op to all passes: its shape rule, the results that are views,
+// the operands that a kernel may overwrite, the strides that it accepts, and its operation count.
+// Each op of ir/ops.def has one OpDef, in ir/ops/<family>.cc. GetOpDef returns it.
 //
 //   const OpDef& def = GetOpDef(OpKind::kMatMul);
 //   Result<std::vector<TensorType>> types = def.infer(args);
 //
-// A program may define ops of its own by four definitions: the OpDef (DefineOp), the
-// derivative (autodiff/vjp.h), the CPU kernel (cpu/kernel.h) and, to run on a GPU, the
-// GPU kernel (gpu/kernel.h). Such an op is checked, printed, parsed, differentiated,
-// planned and recomputed like any other. docs/guides/own_ops.md defines one.
+// A program can define a custom op with four definitions: the OpDef (DefineOp), the derivative
+// (autodiff/vjp.h), the CPU kernel (cpu/kernel.h) and, to run on a GPU, the GPU kernel
+// (gpu/kernel.h). A custom op is checked, printed, parsed, differentiated, planned and recomputed
+// like any other op. docs/guides/own_ops.md is a tutorial.
 //
 //   const OpKind kHuber = *DefineOp(
 //       "huber", {.num_inputs = 2, .infer = InferHuber, .flops = HuberFlops});
@@ -20,8 +20,8 @@
 //
 //   Value loss = ReduceMean(Apply(kHuber, {guess, truth}, {{"delta", 1.0}}));
 //
-// Define ops before the first graph is built, from one thread: in initializers of
-// globals, as above, or first in main.
+// Ops must be defined on one thread, before the first graph is built: in initializers of global
+// variables, as above, or at the start of main.
 
 #include <optional>
 #include <span>
@@ -36,12 +36,12 @@
 
 namespace stowage {
 
-/// Only `split` and `sum_partials` may have more results. A failed Emit returns this many
-/// inert values.
+/// The maximum number of results of an op, except `split` and `sum_partials`. After an error, Emit
+/// returns this number of inert values.
 inline constexpr int kMaxResults = 8;
 inline constexpr int kAnyNumber = -1;
 
-/// The operands and attributes that a shape rule sees.
+/// The operands and attributes of a node, as the functions of an OpDef receive them.
 struct OpArgs {
   OpKind op;
   std::span<const TensorType> types;
@@ -51,13 +51,13 @@ struct OpArgs {
   int count() const { return static_cast<int>(types.size()); }
   const TensorType& type(int i) const { return types[static_cast<size_t>(i)]; }
   const Shape& shape(int i) const { return type(i).shape; }
-  /// `"h" is f32(32, 128)`, for messages.
+  /// Returns a description of operand `i` for messages: `"h" is f32(32, 128)`.
   std::string Describe(int i) const;
-  /// An invalid-argument error that opens with the op's name: "[matmul] ...".
+  /// Returns a kInvalidArgument whose message begins with the op's name: "[matmul] ...".
   Error Fail(std::string_view message) const;
 };
 
-/// The position of a view in its root: strides, and the offset of its first element, in
+/// The layout of a view within its root: the strides and the offset of the first element, all in
 /// elements.
 struct ViewLayout {
   Strides strides;
@@ -65,57 +65,60 @@ struct ViewLayout {
   friend bool operator==(const ViewLayout&, const ViewLayout&) = default;
 };
 
-/// Whether bit `i` of a set of inputs is set. The set holds inputs 0 to 31.
+/// Returns whether the set `inputs`, whose bit i stands for input i, contains input `i`. A set can
+/// contain inputs 0 to 31.
 constexpr bool HasInput(uint32_t inputs, size_t i) {
   return i < 32 && (inputs >> i & 1) != 0;
 }
 
 struct OpDef {
-  /// Operand count; kAnyNumber for ops that check it in `infer`.
+  /// The number of operands. kAnyNumber means that `infer` checks it.
   int num_inputs = 1;
 
-  /// Result types, or an error that names operands and actual values.
-  /// `num_inputs` has been checked before.
+  /// Returns the types of the results, or an error that states the operands and the actual values.
+  /// `num_inputs` has already been checked.
   using InferFn = Result<std::vector<TensorType>> (*)(const OpArgs&);
   InferFn infer = nullptr;
 
-  /// Floating-point operations (a multiply-add counts two); null means none.
+  /// Returns the number of floating-point operations, where a multiply-add counts as two. If null,
+  /// the number is 0.
   using FlopsFn = double (*)(const OpArgs&,
                              std::span<const TensorType> results);
   FlopsFn flops = nullptr;
 
-  /// Set for view ops: the layout of result `r` inside input 0's root, given
-  /// input 0's own layout; nothing when strides cannot express it (the
-  /// legalizer then copies input 0 first).
+  /// Returns the layout of result `r` within the root of input 0, whose layout is `input`. Returns
+  /// nullopt if strides cannot express the view, in which case Legalize copies input 0 first. Only
+  /// set for view ops.
   using ViewFn = std::optional<ViewLayout> (*)(const OpArgs&, int r,
                                                const ViewLayout& input);
   ViewFn view = nullptr;
 
-  /// Whether the kernels take input `i` with these strides. Null: contiguous
-  /// only.
+  /// Returns whether the kernels accept `strides` for input `i`. If null, inputs must be
+  /// contiguous.
   using AcceptsFn = bool (*)(const OpArgs&, int i, const Strides& strides);
   AcceptsFn accepts = nullptr;
 
-  /// Inputs (bit i = input i) that the kernels can overwrite with result 0, where both are
-  /// contiguous and of one byte size. The rule for a graph is InPlace (ir/uses.h).
+  /// The inputs (bit i is input i) that the kernels can overwrite with result 0, if both are
+  /// contiguous and have the same size in bytes. InPlace (ir/uses.h) applies this rule to a graph.
   uint32_t may_overwrite = 0;
 
-  /// The first `updates` results are the new contents of the first `updates`
-  /// inputs and always share their bytes (optimizer updates).
+  /// The number of inputs that the op updates in place, such as the weight and the moments of an
+  /// optimizer update. Result i is the new content of input i, whose bytes it shares, for each i
+  /// below `updates`.
   int updates = 0;
 
-  /// Inputs (bit i = input i) that must be in host memory; all others are in the arena.
-  /// `results_on_host`: the results are in host memory too.
+  /// The inputs (bit i is input i) that must be in host memory. All others must be in the arena. If
+  /// `results_on_host`, the results are in host memory.
   uint32_t host_inputs = 0;
   bool results_on_host = false;
 
-  /// Every rank must run it, in the same order: it is never recomputed and never stands
-  /// under a condition that may differ between ranks.
+  /// Whether all ranks must run the op, in the same order. A collective op is never recomputed and
+  /// never runs under a condition that may differ between ranks.
   bool collective = false;
 
-  /// For a program's own op: example i (element i of the first axis) of every result
-  /// depends on example i of the operands alone, so that a batch may be split through the
-  /// op (autodiff/batch_analysis.h).
+  /// For a custom op, whether example i (element i of the first axis) of each result depends only
+  /// on example i of the operands. The batch may then be split into micro-batches
+  /// (autodiff/batch_analysis.h).
   bool per_example = false;
 
   bool is_view() const { return view != nullptr; }
@@ -125,10 +128,10 @@ struct OpDef {
   bool takes_from_host(size_t i) const { return HasInput(host_inputs, i); }
 };
 
-/// The definition of an op.
+/// Returns the definition of `op`.
 const OpDef& GetOpDef(OpKind op);
 
-/// Accepts any strides (elementwise kernels, copies).
+/// An AcceptsFn that accepts any strides, for elementwise ops and copies.
 bool AcceptAnyStrides(const OpArgs& args, int i, const Strides& strides);
 
 namespace op_defs {
@@ -137,14 +140,16 @@ namespace op_defs {
 #undef STOWAGE_OP
 }  // namespace op_defs
 
-/// Defines an op called `name` in the text form, in errors and in plan files: lower case
-/// letters, digits and underscores, the first a letter. Errors: any other name; the name
-/// of an existing op; a definition without `infer`; a view that updates or overwrites;
-/// more than kMaxCustomOps ops.
+/// Defines a custom op. `name` is its name in the text form, in error messages and in plan files.
+/// It must begin with a lower-case letter and consist of lower-case letters, digits and
+/// underscores. Returns kInvalidArgument if `name` has another form or is the name of an existing
+/// op, if `infer` is null, if a view op updates or overwrites an input, or if kMaxCustomOps ops are
+/// already defined.
 Result<OpKind> DefineOp(std::string_view name, const OpDef& def);
 
-/// The index of `op` in a table of kMaxCustomOps entries; an error unless DefineOp
-/// returned it. `what` names the table's entries in the error: "derivative", "CPU kernel".
+/// Returns the index of the custom op `op` in a table of kMaxCustomOps entries. Returns
+/// kInvalidArgument if DefineOp has not returned `op`. `what` describes an entry of the table in
+/// the message, such as "derivative" or "CPU kernel".
 Result<size_t> CustomOpIndex(OpKind op, std::string_view what);
 
 }  // namespace stowage

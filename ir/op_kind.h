@@ -1,8 +1,8 @@
 #ifndef STOWAGE_IR_OP_KIND_H_
 #define STOWAGE_IR_OP_KIND_H_
 
-// The enum of ops and their names, both generated from ir/ops.def. Kinds past the end of
-// the list are ops that the program has defined (DefineOp, ir/op_def.h).
+// Defines the enum of ops and their names, both generated from the list in ir/ops.def. Values past
+// the end of the list are custom ops, which the program has defined (DefineOp, ir/op_def.h).
 //
 //   OpName(OpKind::kMatMul) == "matmul";  FindOp("matmul") == OpKind::kMatMul
 
@@ -25,22 +25,22 @@ inline constexpr int kNumOps = 0
 #undef STOWAGE_OP
     ;
 
-/// How many ops a program may define beside those of the list.
+/// The maximum number of custom ops of a program.
 inline constexpr int kMaxCustomOps = 128;
 static_assert(kNumOps + kMaxCustomOps <= 65536);
 
-/// The index, from 0, among the ops that the program has defined; nothing for an op of the
-/// list. Packages with a table by op have kMaxCustomOps further entries.
+/// Returns the index, from 0, of `op` among the custom ops, or nullopt if it is an op of the list.
+/// Tables indexed by op in other packages have kMaxCustomOps further entries.
 constexpr std::optional<size_t> CustomIndex(OpKind op) {
   const int kind = static_cast<int>(op);
   if (kind < kNumOps) return std::nullopt;
   return static_cast<size_t>(kind - kNumOps);
 }
 
-/// "matmul", "gelu_tanh", ...
+/// Returns "matmul", "gelu_tanh", ...
 std::string_view OpName(OpKind op);
 
-/// The inverse of OpName; nothing for any other text.
+/// Returns the op called `name`, or nullopt if none is. Former names of ops are also accepted.
 std::optional<OpKind> FindOp(std::string_view name);
 
 }  // namespace stowage

@@ -1,14 +1,14 @@
 #ifndef STOWAGE_IR_TENSOR_TYPE_H_
 #define STOWAGE_IR_TENSOR_TYPE_H_
 
-// The type of a tensor (element type and shape), and strides.
+// Defines TensorType, the element type and shape of a tensor, and strides.
 //
 //   TensorType type{DType::kBF16, {32, 784}};
 //   type.bytes() == 50176;  type.ToString() == "bf16(32, 784)"
 //   ContiguousStrides(type.shape) == Strides{784, 1}
 //
-// Shapes are static and have at most kMaxRank dimensions, held inline: copying one never
-// allocates, so kernels pass them by value.
+// Shapes are static. They have at most kMaxRank dimensions, which are stored inline, so copying a
+// shape never allocates and kernels pass shapes by value.
 
 #include <array>
 #include <cstdint>
@@ -23,9 +23,9 @@
 
 namespace stowage {
 
-/// Element types. Kernels compute in f32 and f64, and in f16 and bf16 where the backend
-/// supports it; i32 and i64 index; i16 holds the low half of the f32 master copy of bf16
-/// weights (math/optimizer.h); u8 and bool hold bytes and masks.
+/// Element types. Kernels compute in f32 and f64, and in f16 and bf16 if the backend supports them.
+/// i32 and i64 are for indices. i16 is for the low half of the f32 master copy of bf16 weights
+/// (math/optimizer.h). u8 is for bytes and bool for masks.
 enum class DType : uint8_t {
   kF32,
   kF64,
@@ -42,7 +42,7 @@ inline constexpr std::array kAllDTypes = {
     DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI16,
     DType::kI32, DType::kI64, DType::kU8,  DType::kBool};
 
-/// Bytes of one element.
+/// Returns the size of one element in bytes.
 constexpr Bytes SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -62,24 +62,24 @@ constexpr Bytes SizeOf(DType dtype) {
   return 0;
 }
 
-/// f32, f64, f16 or bf16.
+/// Returns whether `dtype` is f32, f64, f16 or bf16.
 constexpr bool IsFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
          dtype == DType::kBF16;
 }
 
-/// i32 or i64.
+/// Returns whether `dtype` is i32 or i64.
 constexpr bool IsIndex(DType dtype) {
   return dtype == DType::kI32 || dtype == DType::kI64;
 }
 
-/// "f32", "bf16", "bool", ...
+/// Returns "f32", "bf16", "bool", ...
 std::string_view DTypeName(DType dtype);
 
-/// The inverse of DTypeName. Error kInvalidArgument for any other text.
+/// Returns the element type called `name`. Returns kInvalidArgument if none is.
 Result<DType> ParseDType(std::string_view name);
 
-/// The dtype whose elements are C++ type T: DTypeOf<float>() == DType::kF32.
+/// Returns the element type of the C++ type T: DTypeOf<float>() == DType::kF32.
 template <typename T>
 constexpr DType DTypeOf();
 template <>
@@ -113,8 +113,8 @@ constexpr DType DTypeOf<bool>() {
 
 inline constexpr int kMaxRank = 8;
 
-/// A list of 64-bit integers, dimensions or strides, of fixed capacity. Only the first
-/// kMaxRank are kept; rank() counts all, so that a builder can refuse more.
+/// A list of dimensions or strides with fixed capacity. Only the first kMaxRank integers are
+/// stored, but rank() counts all of them, so that a builder can reject longer lists.
 class Dims {
  public:
   Dims() = default;
@@ -125,7 +125,7 @@ class Dims {
     for (int i = 0; i < kept(); ++i)
       dims_[static_cast<size_t>(i)] = dims[static_cast<size_t>(i)];
   }
-  /// `rank` dimensions, all `value`.
+  /// Returns `rank` dimensions that are all `value`.
   static Dims Filled(int rank, int64_t value) {
     Dims dims;
     dims.rank_ = rank;
@@ -136,7 +136,7 @@ class Dims {
   int rank() const { return rank_; }
   int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   int64_t& operator[](int i) { return dims_[static_cast<size_t>(i)]; }
-  /// The last dimension. Precondition: rank() >= 1.
+  /// Returns the last dimension. Requires `1 <= rank() && rank() <= kMaxRank`.
   int64_t back() const { return (*this)[rank_ - 1]; }
   void push_back(int64_t value) {
     if (rank_ < kMaxRank) dims_[static_cast<size_t>(rank_)] = value;
@@ -146,7 +146,7 @@ class Dims {
   const int64_t* end() const { return dims_.data() + kept(); }
   std::span<const int64_t> span() const { return {begin(), end()}; }
 
-  /// "(32, 784)"; "()" for a scalar.
+  /// Returns "(32, 784)", or "()" for a scalar.
   std::string ToString() const;
 
   friend bool operator==(const Dims& a, const Dims& b) {
@@ -160,8 +160,8 @@ class Dims {
   int rank_ = 0;
 };
 
-/// Distances between neighbours along each axis, in elements; 0 on an axis that
-/// is broadcast.
+/// The distance between adjacent elements along each axis, in elements. It is 0 for an axis that is
+/// broadcast.
 using Strides = Dims;
 
 class Shape : public Dims {
@@ -170,34 +170,34 @@ class Shape : public Dims {
   Shape() = default;
   explicit Shape(const Dims& dims) : Dims(dims) {}
 
-  /// Product of the dimensions; 1 for a scalar. Graphs hold only shapes whose
-  /// byte size fits 64 bits.
+  /// Returns the number of elements, which is 1 for a scalar. Must not overflow. All shapes in
+  /// graphs have sizes in bytes that fit 64 bits.
   int64_t num_elements() const {
     int64_t product = 1;
     for (const int64_t dim : *this) product *= dim;
     return product;
   }
-  /// num_elements, or nothing when it does not fit 63 bits or a dimension is
-  /// below 1.
+  /// Returns the number of elements, or nullopt if it does not fit 63 bits or a dimension is below
+  /// 1.
   std::optional<int64_t> CheckedNumElements() const;
 };
 
-/// Element type and shape.
+/// The element type and shape of a tensor.
 struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
 
   Bytes bytes() const { return shape.num_elements() * SizeOf(dtype); }
-  /// "f32(32, 784)"
+  /// Returns "f32(32, 784)".
   std::string ToString() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-/// Row-major strides of a value that owns its bytes.
+/// Returns the row-major strides of a contiguous tensor.
 Strides ContiguousStrides(const Shape& shape);
 
-/// Whether elements laid out with `strides` are contiguous and in row-major
-/// order (strides of dimensions of size 1 do not matter).
+/// Returns whether elements with `strides` are contiguous and in row-major order. Strides of
+/// dimensions of size 1 are ignored.
 bool IsContiguous(const Shape& shape, const Strides& strides);
 
 }  // namespace stowage
