@@ -1,9 +1,9 @@
 #ifndef STOWAGE_IR_TEXT_H_
 #define STOWAGE_IR_TEXT_H_
 
-// The text forms of a graph: one that can be parsed, for goldens, bug reports and plan
-// files, and Graphviz. ParseGraph(ToText(graph)) equals the graph. The form has one
-// statement a line, values before their uses:
+// Converts graphs to text and back. The text form is for golden files, bug reports and plan files.
+// ParseGraph(ToText(graph)) equals the graph. ToDot writes a graph for Graphviz. The text form has
+// one statement per line, with values before their uses:
 //
 //   stowage-ir 1
 //   graph "mlp" {
@@ -15,19 +15,19 @@
 //     output "loss" = loss
 //   }
 //
-// A name with characters outside letters, digits and _.:/- is quoted, with the escapes
-// \" \\ \n and \x1f, the last for control characters and for bytes that are not UTF-8, so
-// that the text is always UTF-8. The role of a result follows its type where it is not the
-// default (activation; output if an output line names it; constant for `constant`; the
-// leaf's for an update). Attributes are integers, reals (always with a point or an
-// exponent, or inf or nan), element types, [1, 2] lists and 0x00ff bytes; bodies
+// A name with other characters than letters, digits and _.:/- is quoted. The escapes are \" \\ \n
+// and \x1f. The last is for control characters and for bytes that are not UTF-8, so the text is
+// always UTF-8. The role of a result is written after its type if it is not the default. The
+// default is the role of the target for an update, constant for `constant`, output if an output
+// line names the result, and activation otherwise. Attributes are integers, reals (always with a
+// point or an exponent, or inf or nan), element types, [1, 2] lists and 0x00ff bytes. Bodies
 // (ir/bodies.h) are graphs in parentheses:
 //
 //     h: f32(8) = loop(h0, xs) {iterations=3, ..., bodies=(graph "cell" {
 //       ...
 //     })}
 //
-// A param or a state in host memory is a `host_param` or a `host_state`.
+// A param or a state in host memory is declared as `host_param` or `host_state`.
 
 #include <string>
 #include <string_view>
@@ -38,20 +38,21 @@
 
 namespace stowage {
 
-/// `graph` in the text form above. Linear in the text.
+/// Returns the text form of `graph`. Linear in the size of the text.
 std::string ToText(const Graph& graph);
 
-/// The attributes in the text of a node: " {transpose_a=0}", or "".
+/// Returns the attributes as they are written after a node, " {transpose_a=0}", or "" if `attrs` is
+/// empty.
 std::string AttrsText(const Attrs& attrs);
 
-/// Parses the text form, verifies and legalizes; never aborts. Errors carry line and column
-/// (in bytes, both from 1):
-/// `[ir] line 7, column 12: there is no op "matmull"`.
+/// Parses the text form, and legalizes and verifies the graph. Never aborts. Error messages state
+/// the line and the column in bytes, both from 1: `[ir] line 7, column 12: there is no op
+/// "matmull"`.
 Result<Graph> ParseGraph(std::string_view text);
 
-/// `graph` as a Graphviz digraph. Nodes are boxes coloured by phase, in execution order;
-/// views are dashed. Leaves are ellipses, outputs plain text, and every edge carries the
-/// name and type of its value.
+/// Returns `graph` as a Graphviz digraph. Nodes are boxes in execution order, colored by phase, and
+/// views have dashed boxes. Leaves are ellipses, and outputs are plain text. Each edge is labeled
+/// with the name and type of its value.
 ///
 ///   WriteFile("mlp.dot", ToDot(graph));  // then: dot -Tsvg mlp.dot
 std::string ToDot(const Graph& graph);

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_IR_TEXT_SCANNER_H_
 #define STOWAGE_IR_TEXT_SCANNER_H_
 
-// The tokens of a graph's text form (ir/text.h), written and read: names, numbers, bytes. The
-// scanner reads back the output of the functions here unchanged.
+// Writes and reads the tokens of a graph's text form (ir/text.h): names, numbers and bytes. The
+// scanner reads the output of the functions below without loss.
 //
-// A scanner makes one pass over a text. Before each token it skips blanks but not line ends.
-// Its errors carry line and column.
+// A scanner makes one pass over a string. Before each token it skips blanks, but not line ends. Its
+// error messages state the line and the column.
 //
 //   TextScanner scan("lr = 0.5\n");
 //   Result<TextScanner::Name> name = scan.ReadName("a name");  // lr
@@ -21,21 +21,22 @@
 
 namespace stowage {
 
-/// `text` in quotes, with the escapes \" \\ \n \x1f: UTF-8 whatever `text` is.
+/// Returns `text` in quotes, with the escapes \" \\ \n and \x1f. The result is valid UTF-8, even if
+/// `text` is not.
 std::string QuotedText(std::string_view text);
 
-/// `name`, quoted unless its end is unambiguous.
+/// Returns `name`, quoted unless the scanner reads it as a plain name.
 std::string NameText(std::string_view name);
 
-/// The shortest form that reads back equal; never in the form of an integer.
+/// Returns the shortest decimal form that parses to the same value. It never looks like an integer.
 std::string FloatText(double value);
 
-/// 0x and two hexadecimal digits for each byte.
+/// Returns "0x" and two hexadecimal digits for each byte.
 std::string BytesText(std::string_view bytes);
 
 class TextScanner {
  public:
-  /// The characters of `text` must outlive this.
+  /// Scans `text`, whose characters must outlive this object.
   explicit TextScanner(std::string_view text) : text_(text) {}
 
   struct Name {
@@ -44,37 +45,41 @@ class TextScanner {
     size_t pos = 0;  // of its first character
   };
 
-  /// The next character, '\0' at the end of the text; its position.
+  /// Return the next character, which is '\0' at the end of the text, and its offset.
   char Peek();
   size_t pos();
   bool AtEnd() { return pos() == text_.size(); }
-  /// Whether the next character begins a plain name.
+  /// Returns whether the next character begins a plain name.
   bool AtLetter();
 
-  /// Takes the next character if it is `c`.
+  /// Consumes the next character if it is `c`, and returns whether it is. Expect returns an error
+  /// if it is not.
   bool Accept(char c);
   Status Expect(char c);
-  /// Takes `word` if it comes next, without skipping blanks.
+  /// Consumes `word` if the remaining text begins with it, and returns whether it does. Skips no
+  /// blanks.
   bool AcceptHere(std::string_view word);
-  /// Takes the end of the line and the blank lines behind it.
+  /// Consumes the end of the line and the blank lines after it.
   Status ExpectLineEnd();
   void SkipBlankLines();
 
-  /// A name, plain or quoted; the error says that `what` was expected.
+  /// Reads a plain or quoted name. The error message states that `what` was expected.
   Result<Name> ReadName(std::string_view what);
   Result<std::string> ReadQuoted();
   Result<int64_t> ReadInt();
   Result<double> ReadFloat();
-  /// Bytes in the form of BytesText, after "0x".
+  /// Reads the output of BytesText, whose "0x" must already be consumed.
   Result<std::string> ReadBytes();
-  /// The characters that could be part of a number or word; PeekNumber does not take them.
+  /// Return the next characters that can belong to a number or word. Only TakeNumber consumes them.
   std::string_view PeekNumber();
   std::string_view TakeNumber();
 
-  /// `[ir] line 7, column 12: ` and `message`; columns in bytes, both from 1.
+  /// Returns an error with `[ir] line 7, column 12: ` before `message`. Columns count bytes, and
+  /// both numbers count from 1.
   Error Fail(size_t pos, std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
-  /// An error: `what` was expected here, and the character that was found.
+  /// Returns an error stating that `what` was expected at the current offset, and the character
+  /// that was found.
   Error Expected(std::string_view what) const;
 
  private:

@@ -1,33 +1,36 @@
 #ifndef STOWAGE_IR_VERIFY_H_
 #define STOWAGE_IR_VERIFY_H_
 
-// Re-derives every property of a graph: inputs precede uses, values are in the order of their
-// producers, every result type follows from its operands, names are unique, roles fit,
-// kernels accept the strides of their operands, updates write whole params, states, fills or
-// reloaded values in place, nothing reads an old content afterwards, and bodies
-// (ir/bodies.h) return bytes of their own. Bodies were verified when they were built.
+// Verifies graphs. Verify checks the following properties:
+// - Producers precede readers, and values are in the order of their producers.
+// - The types of results follow from the operands, roles are valid, and names are unique.
+// - Kernels accept the strides of their operands.
+// - Updates write in place of a whole param, state, cache, fill, own block or reloaded value, or of
+//   its updated content, and no later node reads the old content.
+// - Outputs of bodies (ir/bodies.h) own their bytes. Bodies were verified when they were built.
 //
 //   STOWAGE_RETURN_IF_ERROR(Verify(graph));
 //
-// Builders, passes and the parser call it on their results. It finds one user error, a model
-// that reads a value after updating it; the other properties fail only by a bug in a pass.
+// Builders, passes and the parser call it on their results. One of these errors can be a user's: a
+// model that reads a value after updating it. The other properties are only violated by bugs in
+// passes.
 
 #include "base/result.h"
 #include "ir/graph.h"
 
 namespace stowage {
 
-/// The first property of `graph` that does not hold, as an error naming the node and both the
-/// stated and the derived value. Linear in nodes and their operands.
+/// Returns kInvalidArgument for the first property that does not hold. The message states the node,
+/// and both the actual and the expected value. Linear in the numbers of nodes and operands.
 Status Verify(const Graph& graph);
 
-/// The two parts of Verify: the names of values and outputs, and all other properties. The
-/// second requires that outputs are values of the graph.
+/// The two steps of Verify. VerifyNames checks the outputs and the names of values and outputs.
+/// VerifyNodes checks all other properties. It requires that outputs are values of the graph.
 Status VerifyNames(const Graph& graph);
 Status VerifyNodes(const Graph& graph);
 
-/// Whether every operand of `node` is in the memory that its op requires: host memory or the
-/// arena. The error has no "[package]" prefix.
+/// Returns kInvalidArgument if an operand of `node` is not in the memory that the op requires, host
+/// memory or the arena. The message does not begin with "[package]".
 Status VerifyMemory(const Graph& graph, const Node& node);
 
 }  // namespace stowage

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_IR_WINDOWS_H_
 #define STOWAGE_IR_WINDOWS_H_
 
-// Geometry of sliding windows, padding and convolutions along the spatial axes of a tensor
-// (N, C, spatial...), for shape rules and kernels: the attributes kernel, stride, pad_before,
-// pad_after and dilation.
+// Computes the geometry of sliding windows, padding and convolutions along the spatial axes of a
+// tensor (N, C, spatial...), for shape rules and kernels. The geometry follows from the attributes
+// kernel, stride, pad_before, pad_after and dilation.
 //
-// Result o reads the elements o * stride - before + i * dilation, for i in [0, kernel);
-// elements outside [0, in) are padding.
+// Result o reads the elements at o * stride - before + i * dilation, for i in [0, kernel).
+// Positions outside [0, in) are padding.
 //
 //   const WindowAxes axes = WindowAxesOf(attrs, x_shape, y_shape);
 //   for (int64_t o = 0; o < axes[2].out; ++o) {
@@ -27,9 +27,9 @@
 
 namespace stowage {
 
-/// A setting of a window: one number for all spatial dimensions, `2`, or one for each,
-/// `{2, 1}`. Padding may also list the sizes before each dimension and then those after each:
-/// `{1, 1, 0, 0}`.
+/// A parameter of a window, such as its stride. It is one number for all spatial dimensions, `2`,
+/// or one number for each, `{2, 1}`. Padding may also be a list of the padding before each
+/// dimension, followed by the padding after each dimension: `{1, 1, 0, 0}`.
 ///
 ///   Conv(x, w, {.stride = 2, .padding = {1, 0}});
 class EachDimension {
@@ -39,14 +39,14 @@ class EachDimension {
   EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
 
-  /// One number for each of `dimensions`, at least one. A list of another length is returned
-  /// unchanged, for an op to refuse.
+  /// Returns one number for each of `dimensions`, which must be at least 1. A list of another
+  /// length is returned unchanged, and the op then returns an error.
   std::vector<int64_t> For(int dimensions) const {
     if (values_.size() != 1 || dimensions < 1) return values_;
     return std::vector<int64_t>(static_cast<size_t>(dimensions), values_[0]);
   }
 
-  /// As padding: before each dimension, then after each.
+  /// Returns the padding before each dimension, followed by the padding after each dimension.
   std::vector<int64_t> BothSides(int dimensions) const {
     std::vector<int64_t> both = For(dimensions);
     const size_t count = both.size();
@@ -60,8 +60,8 @@ class EachDimension {
   std::vector<int64_t> values_;
 };
 
-/// The content of padding: a constant, the elements mirrored at the outermost one, or the
-/// outermost one repeated.
+/// The content of padding: a constant, the elements mirrored at the outermost element, or copies of
+/// the outermost element.
 enum class PadMode : uint8_t { kConstant = 0, kReflect = 1, kEdge = 2 };
 
 struct PaddedAxis {
@@ -69,8 +69,9 @@ struct PaddedAxis {
   int64_t before = 0;
 };
 
-/// The element of [0, axis.in) that element i of the padded axis repeats; negative for the
-/// constant: SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2.
+/// Returns the index in [0, axis.in) of the element that element `i` of the padded axis copies, or
+/// a negative number if it is the constant: SourceOfPadded({.in = 4, .before = 2},
+/// PadMode::kReflect, 0) == 2.
 constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
                                  int64_t i) {
   const int64_t at = i - axis.before;
@@ -80,10 +81,10 @@ constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
   return at < 0 ? -at : 2 * (axis.in - 1) - at;
 }
 
-/// The most spatial axes that a window may have.
+/// The maximum number of spatial axes of a window.
 inline constexpr int kMaxSpatialAxes = 3;
 
-/// The elements [first, end) of a window that are not padding.
+/// The range [first, end) of a window's elements that are not padding.
 struct Taps {
   int64_t first = 0;
   int64_t end = 0;
@@ -94,9 +95,10 @@ struct WindowAxis {
   int64_t kernel = 1, stride = 1, dilation = 1;
   int64_t before = 0, after = 0;
 
-  /// The distance from a window's first element to its last, plus 1.
+  /// Returns the distance from a window's first element to its last, plus 1.
   int64_t extent() const { return (kernel - 1) * dilation + 1; }
-  /// The position of element i of window o; padding outside [0, in).
+  /// Returns the index in the input of element `i` of window `o`. Indices outside [0, in) are
+  /// padding.
   int64_t Place(int64_t o, int64_t i) const {
     return o * stride - before + i * dilation;
   }
@@ -109,47 +111,49 @@ struct WindowAxis {
   }
 };
 
-/// The last spatial axis is the last of these; missing axes come first, with one element.
+/// The spatial axes, aligned to the end. If a tensor has fewer, the first ones have size 1.
 using WindowAxes = std::array<WindowAxis, kMaxSpatialAxes>;
 
-/// The axes between x (N, C, spatial...) and y, of which each element is a window. A missing
-/// attribute "dilation" is 1. Precondition: the op's `infer` has accepted the attributes.
+/// Returns the spatial axes of an op that computes each element of y from a window of
+/// x (N, C, spatial...). If the attribute "dilation" is missing, dilations are 1. The op's `infer`
+/// must have accepted the attributes.
 WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y);
 
-/// Spatial dimensions of ConvGeometry.
+/// The number of spatial dimensions of ConvGeometry.
 inline constexpr int kConvDims = 3;
 
-/// Along one spatial dimension.
+/// The geometry along one spatial dimension.
 struct ConvDim {
   int64_t in = 1, out = 1, kernel = 1;
   int64_t stride = 1, dilation = 1;
-  int64_t before = 0;  // zeros in front of x
+  int64_t before = 0;  // zeros before x
 };
 
-/// The geometry of the three convolution ops. Each works on an image x (N, C, in...), filters w
-/// (O, C / groups, kernel...) and an image y (N, O, out...), and computes one from the other
-/// two: `conv` y, `conv_transpose` x, `conv_weight_grad` w. They are related by
+/// The geometry of the three convolution ops. Each has an image x (N, C, in...), filters
+/// w (O, C / groups, kernel...) and an image y (N, O, out...), and computes one of them from the
+/// other two. `conv` computes y, `conv_transpose` computes x, and `conv_weight_grad` computes w.
+/// `conv` is defined by
 ///
 ///   y[n, o, i] = sum over c, k of x[n, c, i * stride - before + k * dilation] w[o, c, k]
 ///
-/// along every spatial dimension, where x is 0 outside and c runs over the channels of o's
-/// group. There are always three spatial dimensions here; missing ones come first, with size
-/// 1.
+/// along each spatial dimension. x is 0 outside of the image, and c is in [0, C / groups), the
+/// channels of o's group. The other two ops are its gradients. ConvGeometry always has three
+/// spatial dimensions. If the images have fewer, the first ones have size 1.
 ///
 ///   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
 ///   g.out[1] == y.shape()[2];  // of two dimensions
 struct ConvGeometry {
-  /// Precondition: an op's `infer` has accepted these shapes and attributes.
+  /// Computes the geometry. The op's `infer` must have accepted these shapes and attributes.
   ConvGeometry(const Shape& x, const Shape& w, const Shape& y,
                const Attrs& attrs);
 
-  /// Elements of one channel of x, of w, of y.
+  /// Return the numbers of elements of one channel of x, of w and of y.
   int64_t in_size() const { return Product(&ConvDim::in); }
   int64_t kernel_size() const { return Product(&ConvDim::kernel); }
   int64_t out_size() const { return Product(&ConvDim::out); }
 
   int64_t images, groups;
-  int64_t channels, filters;  // of one group: of x, of y
+  int64_t channels, filters;  // channels of x and of y in one group
   std::array<ConvDim, kConvDims> dims;
 
  private:
@@ -160,15 +164,16 @@ struct ConvGeometry {
   }
 };
 
-/// The channels that local_response_norm sums around each; for an even number, the longer half
-/// comes after, as in ONNX's LRN.
+/// The channels around each channel that local_response_norm sums. If their number is even, the
+/// window has one more channel after the center than before it, as in ONNX's LRN.
 ///
 ///   ChannelWindow::Of(4, 96);    // 1 before and 2 after
-///   ChannelWindow::Of(99, 3);    // 2 and 2: there are no more
+///   ChannelWindow::Of(99, 3);    // 2 and 2, which covers all channels
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 
-  /// Of `size` channels among `channels`; both are at least 1.
+  /// Returns the window for sums of `size` channels in a tensor with `channels` channels. Both must
+  /// be at least 1.
   static constexpr ChannelWindow Of(int64_t size, int64_t channels) {
     const int64_t before = (size - 1) / 2;
     return {.before = std::min(before, channels - 1),
