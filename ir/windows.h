@@ -39,7 +39,7 @@ class EachDimension {
   EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
 
-  /// Returns one number for each of `dimensions`, which must be at least 1. A list of another
+  /// Returns one number for each of `dimensions`. A list of another
   /// length is returned unchanged, and the op then returns an error.
   std::vector<int64_t> For(int dimensions) const {
     if (values_.size() != 1 || dimensions < 1) return values_;
