@@ -283,8 +283,8 @@ inline int64_t LogitChunk(int64_t rows) {
 }
 
 /// Returns the mean over rows of -log softmax(logits)[label]. logits (..., V), labels (...) ->
-/// scalar. Labels are i32 or i64 in [0, V). A step with a label outside this range returns an
-/// error.
+/// scalar. Labels are i32 or i64 in [0, V). A step with a label outside this range returns
+/// kIndexOutOfRange.
 Value CrossEntropy(Value logits, Value labels, STOWAGE_LOC);
 /// Returns the gradient of the logits. logits (..., V), labels, log_sum_exp (...), dloss scalar ->
 /// dlogits (..., V).
