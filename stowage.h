@@ -3,11 +3,12 @@
 
 // Stowage trains neural networks inside a memory budget that is fixed before the first step.
 //
-// This is the umbrella header of the library. It includes the entry point, Train (train/train.h),
-// which trains a model within a budget, and the layers below it: graphs, training steps, plans,
-// sessions, backends, models and reports. README.md has examples.
+// This is the umbrella header of the library. It includes the entry point, Train
+// (train/training.h), which trains a model within a budget. It also includes the packages that
+// Train is built on: graphs, training steps, plans, sessions, backends, models and reports.
+// README.md has examples.
 
-// Some compilers with preliminary support of C++20 define __cplusplus as 201709L.
+// Some compilers with preliminary support for C++20 define __cplusplus as 201709L.
 #if __cplusplus < 201709L
 #error \
     "Stowage needs C++20: compile with -std=c++20 (Bazel: --cxxopt=-std=c++20)"

@@ -98,7 +98,7 @@ class ByteReader {
 
   bool ok() const { return error_.empty(); }
   bool AtEnd() const { return at_ == bytes_.size(); }
-  /// Returns the first error, a kInvalidArgument, if there was one.
+  /// Returns the first error, whose code is kInvalidArgument, or OK.
   Status status() const;
   /// Records an error at the current position, unless an earlier error is recorded.
   void Fail(std::string_view what);

@@ -28,7 +28,7 @@ constexpr Bytes AlignUp(Bytes value, Bytes alignment) {
   return rest == 0 ? value : value + (alignment - rest);
 }
 
-/// Return a + b and a * b, or nullopt on overflow.
+/// Returns a + b and a * b, or nullopt on overflow.
 std::optional<Bytes> CheckedAdd(Bytes a, Bytes b);
 std::optional<Bytes> CheckedMul(Bytes a, Bytes b);
 

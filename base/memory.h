@@ -38,8 +38,8 @@ struct CgroupLimit {
 /// ancestors. Returns nullopt if none has a limit.
 std::optional<CgroupLimit> FindCgroupLimit(const std::string& root = "");
 
-/// Returns the heap's free memory to the system, if the C library supports it. For use after
-/// planning or autotuning, before an arena is allocated.
+/// Returns the heap's free memory to the system, if the C library supports it. Programs
+/// call it after planning or autotuning, before they allocate an arena.
 void ReturnFreeMemory();
 
 /// Fixes glibc's mmap threshold at 128 KiB, so that larger blocks return to the system when
@@ -47,8 +47,8 @@ void ReturnFreeMemory();
 /// a fragmented heap. Programs call this function at their start. The library never calls it.
 void KeepLargeBlocksApart();
 
-/// Returns kDevice if less than `bytes` of memory is available. The message states both numbers,
-/// and its subject is `what`, such as "an arena". Blocks below 1 MiB are not checked.
+/// Returns kDevice if fewer than `bytes` bytes are available. The message states both numbers, and
+/// its subject is `what`, such as "an arena". Blocks below 1 MiB are not checked.
 Status CheckMemory(std::string_view what, Bytes bytes,
                    const std::string& root = "");
 

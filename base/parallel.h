@@ -1,8 +1,8 @@
 #ifndef STOWAGE_BASE_PARALLEL_H_
 #define STOWAGE_BASE_PARALLEL_H_
 
-// Runs independent work items on all hardware threads. The assignment of items to threads
-// is unspecified; if items share nothing, the result does not depend on it.
+// Runs independent work items on all hardware threads. The assignment of items to threads is
+// unspecified. If items share no data, the result does not depend on it.
 //
 //   ForEachInParallel(candidates.size(), [&](size_t k) { candidates[k]->Search(); });
 

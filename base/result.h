@@ -60,7 +60,7 @@ struct Error {
   std::string message;  // one sentence, no newline
 };
 
-/// Return errors whose messages concatenate the arguments with StrCat.
+/// Returns errors whose messages concatenate the arguments with StrCat.
 template <typename... Args>
 Error InvalidArgumentError(const Args&... args) {
   return {ErrorCode::kInvalidArgument, StrCat(args...)};

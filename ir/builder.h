@@ -103,16 +103,18 @@ class GraphBuilder {
                                SourceLoc loc = SourceLoc::Current());
 
   /// Sets Node::phase and Node::origin of later nodes. Later nodes and leaves get the source line
-  /// `source`, even if it is unknown, instead of the line of the call that adds them. For passes.
+  /// `source`, even if it is unknown, instead of the line of the call that adds them. Passes use
+  /// this.
   void SetOrigin(Phase phase, std::string_view origin, SourceLoc source = {});
   void SetRole(Value value, Role role);
 
   /// Reserves `name` for a later value. The builder does not choose it for unnamed results.
   void KeepFree(std::string_view name) { kept_free_.emplace(name); }
 
-  /// Records an error unless an earlier one is recorded, and returns an inert value. For functions
-  /// that build on the IR (nn/) and check their own arguments. The file and line of `loc` are
-  /// appended to the message, unless `loc` is SourceLoc{} or the message already ends with them.
+  /// Records an error unless an earlier one is recorded, and returns an inert value. Functions
+  /// outside the IR that check their own arguments (nn/) call it. The file and line of `loc` are
+  /// appended to the message, unless `loc` is SourceLoc{} or the message already ends with a file
+  /// and line.
   Value Fail(std::string_view message, SourceLoc loc);
   Value Fail(Error error);
 

@@ -52,7 +52,7 @@ Value Norm(Value x, double p = 2, const Axes& axes = {}, bool keep = false,
 /// a copy where strides cannot express the view.
 ///
 /// Records an error, which quotes the equation, in these cases:
-/// - "->" is missing, which is never implied, or other characters than letters occur.
+/// - "->" is missing, since the result is never implied, or a label is not a letter.
 /// - The number of operands, or the number of axes of an operand, differs from the equation.
 /// - A letter occurs twice in one operand (a diagonal) or in the result.
 /// - The result has a letter that no operand has.

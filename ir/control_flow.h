@@ -54,7 +54,7 @@ struct WhileResults {
 
 /// Adds a loop that runs `body` while the condition `holds` is true, at most `most` times. `holds`
 /// returns a bool scalar and `body` the next carried values, both computed from the current values.
-/// For convergent iterations and for searches.
+/// It is useful for iterations that converge and for searches.
 ///
 /// The memory of a step must be known in advance, so this is a loop of `most` iterations whose body
 /// is a branch. After the condition is false, each further iteration only evaluates it and copies

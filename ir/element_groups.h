@@ -55,7 +55,7 @@ struct AxisGroups {
 
   /// Returns whether the operand has the form (outer, reduced, inner).
   bool simple() const { return reduced_dims.rank() <= 1; }
-  /// Return the number of elements that are reduced to one result, and the number of results.
+  /// Returns the number of elements that are reduced to one result, and the number of results.
   int64_t reduced() const { return reduced_dims.num_elements(); }
   int64_t kept() const { return kept_dims.num_elements(); }
   /// Returns the size of the last group if it is kept and another is reduced, or 1 otherwise.

@@ -21,7 +21,8 @@
 //
 // The leaves correspond to the operands of the fused node, in order. In a `fused_matmul`, leaf 0
 // corresponds to the result of the matmul, and the others to the operands after a and b. The result
-// of each fused op is rounded to the type as in an unfused op, so fusion changes no bit.
+// of each fused op is rounded to the type as in an unfused op, so fused and unfused results are
+// identical, bit for bit.
 //
 //   const FusedChain chain = ChainOf(ProgramOf(attrs));
 //   for (const FusedStep& step : chain.steps()) Apply(step.op, step.operand);

@@ -8,8 +8,8 @@
 // cache) has no producer. Every other value is a result of exactly one *node*, an instance of an
 // op. Nodes are in execution order, producers before readers, so the index of a node in nodes() is
 // its *time*. A view is a value that owns no bytes (ir/layout.h). Update nodes write in place.
-// Their result is the new content of a param, a state, a cache, a reloaded value or a fill, and no
-// later node may read the old content.
+// Their result is the new content of a param, a state or a cache, or of the result of `reload`,
+// `fill` or `own_block`. No later node may read the old content.
 //
 // A param, a state or the result of `offload` may be in host memory, outside the arena. Only
 // `reload` and `offload_update` read such values. Other ops read a reloaded copy.
@@ -69,17 +69,18 @@ inline constexpr NodeId kNoNode = -1;
 /// The purpose of a value.
 ///
 /// Leaves have one of these roles:
-/// - kParam: persists and is trained.
-/// - kInput: is written by the caller before a step.
-/// - kSaved: is a forward value that a backward graph reads.
-/// - kState: persists and is optimizer state.
-/// - kCache: is kept from one run of a program to the next, such as the keys and values of
-///   decoding. Like inputs, it is lost when another program runs.
+/// - kParam: a trained value, which persists between steps.
+/// - kInput: a value that the caller writes before a step.
+/// - kSaved: a forward value that a backward graph reads.
+/// - kState: optimizer state, which persists between steps.
+/// - kCache: a value that is kept from one run of a program to the next, such as the keys and
+///   values of decoding. Like inputs, it is lost when another program runs.
 ///
 /// Results have one of these roles, except that updates keep the role of their leaf:
-/// - kConstant: is the result of `constant`.
-/// - kGradient, kActivation: live within the step.
-/// - kOutput: is an activation that can be read after the step.
+/// - kConstant: a result of `constant`.
+/// - kGradient: a gradient.
+/// - kActivation: any other value that is only live within the step.
+/// - kOutput: an activation that callers can read after the step.
 enum class Role : uint8_t {
   kParam,
   kInput,

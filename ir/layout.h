@@ -44,7 +44,7 @@ struct OpArgsStorage {
 /// `storage`, whose content is replaced.
 OpArgs MakeOpArgs(const Graph& graph, const Node& node, OpArgsStorage* storage);
 
-/// Return the number of floating-point operations of a node and of a graph. A loop counts all its
+/// Returns the number of floating-point operations of a node or of a graph. A loop counts all its
 /// iterations, and a cond counts its most expensive body.
 double NodeFlops(const Graph& graph, const Node& node);
 double GraphFlops(const Graph& graph);

@@ -53,7 +53,8 @@ struct OpArgs {
   const Shape& shape(int i) const { return type(i).shape; }
   /// Returns a description of operand `i` for messages: `"h" is f32(32, 128)`.
   std::string Describe(int i) const;
-  /// Returns a kInvalidArgument whose message begins with the op's name: "[matmul] ...".
+  /// Returns an error with code kInvalidArgument and a message that begins with the op's name:
+  /// "[matmul] ...".
   Error Fail(std::string_view message) const;
 };
 
@@ -87,8 +88,8 @@ struct OpDef {
   FlopsFn flops = nullptr;
 
   /// Returns the layout of result `r` within the root of input 0, whose layout is `input`. Returns
-  /// nullopt if strides cannot express the view, in which case Legalize copies input 0 first. Only
-  /// set for view ops.
+  /// nullopt if strides cannot express the view, in which case Legalize copies input 0 first. Null
+  /// for ops that are not views.
   using ViewFn = std::optional<ViewLayout> (*)(const OpArgs&, int r,
                                                const ViewLayout& input);
   ViewFn view = nullptr;

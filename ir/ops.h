@@ -80,13 +80,13 @@ Value Concat(std::span<const Value> parts, int64_t axis, STOWAGE_LOC);
 /// [0, V) -> S + (C...).
 Value Gather(Value table, Value indices, STOWAGE_LOC);
 /// Returns the decoded rows, f32, of a frozen quantized table at `indices`. The table (V, C) is
-/// stored as u8, in rows of blocks with the format `blocks` (ir/weight_type.h). indices S -> S +
-/// (C).
+/// stored as u8, in rows of blocks with the format `blocks` (ir/weight_type.h). indices S ->
+/// S + (C).
 Value QuantizedGather(Value table, Value indices, WeightType blocks,
                       STOWAGE_LOC);
 /// Returns `base` with each row of `updates` added to the row at its index. Rows with equal indices
-/// are added in order, so the result is deterministic. base (V, C...), indices S, updates S +
-/// (C...) -> (V, C...).
+/// are added in order, so the result is deterministic. base (V, C...), indices S,
+/// updates S + (C...) -> (V, C...).
 Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
 
 // --- Along an axis ---
@@ -117,7 +117,7 @@ TopKResults Sort(Value x, bool descending = false, STOWAGE_LOC);
 /// and 0 elsewhere. If an index is out of range, all its elements are 0.
 Value OneHot(Value indices, int64_t depth, DType dtype = DType::kF32,
              STOWAGE_LOC);
-/// Return x (..., R, C) with 0 above the given diagonal (Tril) or below it (Triu). Diagonal 0 is
+/// Returns x (..., R, C) with 0 above the given diagonal (Tril) or below it (Triu). Diagonal 0 is
 /// the main diagonal, and diagonal 1 is the next one above it.
 Value Tril(Value x, int64_t diagonal = 0, STOWAGE_LOC);
 Value Triu(Value x, int64_t diagonal = 0, STOWAGE_LOC);
@@ -154,7 +154,7 @@ Value LerpUpdate(Value target, Value x, Value weight, STOWAGE_LOC);
 /// may also be a Fill that no other op reads, so tensors can be concatenated without a second copy.
 Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
                   STOWAGE_LOC);
-/// Does the same with `start` as an i32 or i64 scalar. If it is negative or x extends past the end
+/// Does the same with `start`, an i32 or i64 scalar. If it is negative or x extends past the end
 /// of the target, the step returns kIndexOutOfRange.
 Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
                   STOWAGE_LOC);
@@ -200,7 +200,7 @@ Value OwnBlock(Value x, int64_t ranks, int64_t granule = 1, STOWAGE_LOC);
 #include "ir/ops.def"
 #undef STOWAGE_OP
 
-/// Return x + c and x * c, where c is converted to x's type.
+/// Returns x + c and x * c, where c is converted to x's type.
 Value AddScalar(Value x, double c, STOWAGE_LOC);
 Value MulScalar(Value x, double c, STOWAGE_LOC);
 
@@ -232,13 +232,13 @@ Value Dropout(Value x, Value seed, Value step, double p, int64_t id,
 
 // --- Reductions ---
 
-/// Reduce x over `axes`. If `axes` is empty, all axes are reduced. With `keep`, reduced dimensions
+/// Reduces x over `axes`. If `axes` is empty, all axes are reduced. With `keep`, reduced dimensions
 /// have size 1 in the result. Otherwise they are removed.
 Value ReduceSum(Value x, const Axes& axes = {}, bool keep = false, STOWAGE_LOC);
 Value ReduceMean(Value x, const Axes& axes = {}, bool keep = false,
                  STOWAGE_LOC);
 Value ReduceMax(Value x, const Axes& axes = {}, bool keep = false, STOWAGE_LOC);
-/// Returns the sum of the squares of all elements, a scalar. For gradient norms.
+/// Returns the sum of the squares of all elements, a scalar. It is used for gradient norms.
 Value SumSquares(Value x, STOWAGE_LOC);
 /// Returns the index (i32) of the largest element along the last axis, the first one if several are
 /// equal.
@@ -268,7 +268,7 @@ Value QuantizedMatMul(Value x, Value w, WeightType blocks,
                       bool transpose_w = true, STOWAGE_LOC);
 Value Softmax(Value x, int64_t axis = -1, STOWAGE_LOC);
 Value LogSoftmax(Value x, int64_t axis = -1, STOWAGE_LOC);
-/// Return the gradient dx of the operand. y is the result of the forward op. y, dy (..., C) -> dx.
+/// Returns the gradient dx of the operand. y is the result of the forward op. y, dy (..., C) -> dx.
 Value SoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
 Value LogSoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
 
@@ -277,7 +277,7 @@ Value LogSoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
 inline constexpr int64_t kLargeVocabulary = 8192;
 
 /// Returns the default `chunk` of LinearCrossEntropy for `rows` rows. It is a quarter of the rows,
-/// but at least 256, which suffice to utilize a device, and at most 4,096.
+/// but at least 256, which is enough to keep a device busy, and at most 4,096.
 inline int64_t LogitChunk(int64_t rows) {
   return std::clamp<int64_t>((rows + 3) / 4, 256, 4096);
 }
@@ -340,8 +340,8 @@ struct BatchNormResults {
   Value y, mean, variance;
 };
 /// Returns y = (x - mean) / sqrt(variance + eps) * gamma + beta, and the mean and population
-/// variance of each channel over all other axes. x (N, C, ...), gamma (C), beta (C) -> y (N, C,
-/// ...), mean (C), variance (C). A channel must have at least two elements.
+/// variance of each channel over all other axes. x (N, C, ...), gamma (C), beta (C) ->
+/// y (N, C, ...), mean (C), variance (C). A channel must have at least two elements.
 BatchNormResults BatchNorm(Value x, Value gamma, Value beta, double eps = 1e-5,
                            STOWAGE_LOC);
 struct BatchNormGrads {
@@ -386,10 +386,10 @@ struct AttentionOptions {
   /// if key lengths are given as well.
   Value segments = {};
   /// A bias of q's type that is added to scale * q k^T before the mask, or Value() for none. It has
-  /// shape (B, H, T, S), where each of the first three dimensions may be 1. Examples are (1, H, 1,
-  /// S) for ALiBi, (1, H, T, S) for relative positions and (B, 1, 1, S) for padding. A bias of -inf
-  /// masks a key, except that a NaN in the key still propagates. If all keys of a query are masked,
-  /// its result and gradient are zeros.
+  /// shape (B, H, T, S), where each of the first three dimensions may be 1. Examples are
+  /// (1, H, 1, S) for ALiBi, (1, H, T, S) for relative positions and (B, 1, 1, S) for padding. A
+  /// bias of -inf masks a key, except that a NaN in the key still propagates. If all keys of a
+  /// query are masked, its result and gradient are zeros.
   Value bias = {};
   /// If above 0, each score s = scale * q k^T is replaced by softcap * tanh(s / softcap), before
   /// the bias and the mask are applied. The GPU has no kernel for this.
@@ -466,8 +466,9 @@ struct RopeOptions {
   bool inverse = false;  // negates the angle, for the gradient
 };
 /// Applies the rotary position embedding (Su et al. 2021) to x (B, T, H, D). Pair i, (a, b), of
-/// each head is rotated by the angle position * base^(-2i / dims), to (a cos - b sin, b cos + a
-/// sin). Positions are 0 to T - 1, unless they are given by `positions`, i32 (T) or (B, T).
+/// each head is rotated by the angle position * base^(-2i / dims), to
+/// (a cos - b sin, b cos + a sin). Positions are 0 to T - 1, unless they are given by `positions`,
+/// i32 (T) or (B, T).
 Value Rope(Value x, Value positions = Value(), const RopeOptions& options = {},
            STOWAGE_LOC);
 
@@ -514,8 +515,8 @@ struct ConvTransposeOptions {
   Axes size = {};
 };
 /// Computes a transposed convolution, the gradient of a convolution with w with respect to its
-/// image, as PyTorch's ConvTranspose does. x (N, C, in...), w (C, O / groups, kernel...) -> (N, O,
-/// size...).
+/// image, as PyTorch's ConvTranspose does. x (N, C, in...), w (C, O / groups, kernel...) ->
+/// (N, O, size...).
 Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options = {},
                     STOWAGE_LOC);
 /// Returns the gradient of the filters. x (N, C, in...), dy (N, O, out...) ->
@@ -525,8 +526,8 @@ Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
 
 // --- Pooling ---
 
-/// The window of a pooling op, which slides along the 1 to 3 spatial dimensions of x (N, C,
-/// spatial...). It is an error if a window can consist only of padding.
+/// The window of a pooling op, which slides along the 1 to 3 spatial dimensions of
+/// x (N, C, spatial...). It is an error if a window can consist only of padding.
 struct PoolWindow {
   EachDimension kernel;
   EachDimension stride = 0;  // 0 means the kernel size
@@ -566,9 +567,10 @@ enum class ResizeMode : uint8_t { kNearest = 0, kLinear = 1 };
 ///   `align_corners` of o * (in - 1) / (out - 1).
 Value Resize(Value x, const Axes& sizes, ResizeMode mode = ResizeMode::kLinear,
              bool align_corners = false, STOWAGE_LOC);
-/// Move blocks of channels to the spatial axes. x (N, C, H, W) -> (N, C / block^2, H * block,
-/// W * block). DepthToSpace reads channels in the order (block, block, C / block^2), as in ONNX.
-/// PixelShuffle reads them in the order (C / block^2, block, block), as in PyTorch.
+/// Moves blocks of channels to the spatial axes. x (N, C, H, W) ->
+/// (N, C / block^2, H * block, W * block). DepthToSpace reads channels in the order (block, block,
+/// C / block^2), as in ONNX. PixelShuffle reads them in the order (C / block^2, block, block), as
+/// in PyTorch.
 Value DepthToSpace(Value x, int64_t block, STOWAGE_LOC);
 Value PixelShuffle(Value x, int64_t block, STOWAGE_LOC);
 /// Computes the inverse of DepthToSpace.

@@ -46,8 +46,8 @@ std::string ToText(const Graph& graph);
 std::string AttrsText(const Attrs& attrs);
 
 /// Parses the text form, and legalizes and verifies the graph. Never aborts. Error messages state
-/// the line and the column in bytes, both from 1: `[ir] line 7, column 12: there is no op
-/// "matmull"`.
+/// the line and the column in bytes, both from 1:
+/// `[ir] line 7, column 12: there is no op "matmull"`.
 Result<Graph> ParseGraph(std::string_view text);
 
 /// Returns `graph` as a Graphviz digraph. Nodes are boxes in execution order, colored by phase, and

@@ -45,7 +45,7 @@ class TextScanner {
     size_t pos = 0;  // of its first character
   };
 
-  /// Return the next character, which is '\0' at the end of the text, and its offset.
+  /// Returns the next character, which is '\0' at the end of the text, and its offset.
   char Peek();
   size_t pos();
   bool AtEnd() { return pos() == text_.size(); }
@@ -70,7 +70,8 @@ class TextScanner {
   Result<double> ReadFloat();
   /// Reads the output of BytesText, whose "0x" must already be consumed.
   Result<std::string> ReadBytes();
-  /// Return the next characters that can belong to a number or word. Only TakeNumber consumes them.
+  /// Returns the next characters that can belong to a number or word. Only TakeNumber consumes
+  /// them.
   std::string_view PeekNumber();
   std::string_view TakeNumber();
 

@@ -65,8 +65,8 @@ class Uses {
   std::span<const NodeId> readers(ValueId root) const {
     return of(root).readers;
   }
-  /// Return the readers before the first reader in a later phase than forward, and the readers from
-  /// that one on.
+  /// Returns the readers before the first reader in a later phase than forward, and the readers
+  /// from that one on.
   std::span<const NodeId> forward_readers(ValueId root) const {
     return readers(root).first(of(root).forward_readers);
   }

@@ -39,8 +39,8 @@ class EachDimension {
   EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
 
-  /// Returns one number for each of `dimensions`. A list of another
-  /// length is returned unchanged, and the op then returns an error.
+  /// Returns one number for each of `dimensions`. A list of another length is returned unchanged,
+  /// and the op then returns an error.
   std::vector<int64_t> For(int dimensions) const {
     if (values_.size() != 1 || dimensions < 1) return values_;
     return std::vector<int64_t>(static_cast<size_t>(dimensions), values_[0]);
@@ -70,8 +70,9 @@ struct PaddedAxis {
 };
 
 /// Returns the index in [0, axis.in) of the element that element `i` of the padded axis copies, or
-/// a negative number if it is the constant: SourceOfPadded({.in = 4, .before = 2},
-/// PadMode::kReflect, 0) == 2.
+/// a negative number if it is the constant.
+///
+///   SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2
 constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
                                  int64_t i) {
   const int64_t at = i - axis.before;
@@ -147,7 +148,7 @@ struct ConvGeometry {
   ConvGeometry(const Shape& x, const Shape& w, const Shape& y,
                const Attrs& attrs);
 
-  /// Return the numbers of elements of one channel of x, of w and of y.
+  /// Returns the numbers of elements of one channel of x, of w and of y.
   int64_t in_size() const { return Product(&ConvDim::in); }
   int64_t kernel_size() const { return Product(&ConvDim::kernel); }
   int64_t out_size() const { return Product(&ConvDim::out); }

@@ -58,8 +58,8 @@ class Expressions {
   /// Returns the operand of the broadcast that produces a value, or the value itself if it is not
   /// the result of a broadcast.
   ValueId Unrepeated(ValueId id) const;
-  /// Returns the number to which all elements of a value are equal, if the value is known to be
-  /// such a constant.
+  /// Returns the number to which all elements of a value are equal. Returns nullopt if the value is
+  /// not known to be constant.
   std::optional<double> Number(ValueId id) const;
   /// Returns a value as a product of the operands of the multiplications and divisions that
   /// produce it.
@@ -151,7 +151,7 @@ struct Match {
   std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
 };
 
-/// Return the canonical op that can replace the formula whose last node is `id`, if the formula
+/// Returns the canonical op that can replace the formula whose last node is `id`, if the formula
 /// matches the pattern.
 std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
@@ -167,9 +167,9 @@ std::optional<Match> MatchLayerNormShift(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearConv(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
 std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
-/// Matches a permutation of a permutation, and a copy of the result of `attention`. Two
-/// permutations follow each other where code whose heads precede the positions uses `attention`,
-/// whose heads follow the positions.
+/// Matches a permutation of a permutation, and a copy of the result of `attention`. Such
+/// permutations remain around `attention`, which expects positions before heads, if the imported
+/// code has heads before positions.
 std::optional<Match> MatchPermutation(const Expressions& e, NodeId id);
 
 }  // namespace stowage::canonical

@@ -45,7 +45,8 @@ Status CheckAttrsAndSoftcap(const OpArgs& args, std::vector<AttrSpec> specs);
 /// describes in the message.
 Status CheckReal(const OpArgs& args, std::string_view name, bool holds,
                  std::string_view expected);
-/// Check that the real attribute `name` is finite and above 0, finite and at least 0, or in [0, 1).
+/// Checks that the real attribute `name` is finite and above 0 (CheckPositive), finite and at least
+/// 0 (CheckNotNegative), or in [0, 1) (CheckFraction).
 Status CheckPositive(const OpArgs& args, std::string_view name);
 Status CheckNotNegative(const OpArgs& args, std::string_view name);
 Status CheckFraction(const OpArgs& args, std::string_view name);
@@ -57,7 +58,8 @@ Status CheckBounds(const OpArgs& args);
 enum class DTypes { kFloat, kNumeric, kIndex, kBool, kAny };
 
 // In the following functions, `label` is the operand's name in the op's signature (ir/ops.def).
-// Operand() returns a description for messages: `a "h" is f32(32, 128)`.
+
+/// Returns a description of operand `i` for messages: `a "h" is f32(32, 128)`.
 std::string Operand(const OpArgs& args, int i, std::string_view label);
 Status CheckDType(const OpArgs& args, int i, std::string_view label,
                   DTypes allowed);
@@ -67,7 +69,8 @@ Status CheckRankAtLeast(const OpArgs& args, int i, std::string_view label,
 /// message.
 Status CheckType(const OpArgs& args, int i, std::string_view label,
                  const TensorType& type, std::string_view reason);
-/// Check that operands `i` and `j` have the same element type, and the same element type and shape.
+/// Checks that operands `i` and `j` have the same element type (CheckSameDType), or the same
+/// element type and shape (CheckSameType).
 Status CheckSameDType(const OpArgs& args, int i, std::string_view label, int j,
                       std::string_view other);
 Status CheckSameType(const OpArgs& args, int i, std::string_view label, int j,
