@@ -74,7 +74,7 @@ struct AxisGroups {
 ///
 /// The gradients of a norm's params are sums over rows. If the attribute is present, the op returns
 /// that number of partial sums in f32 (f64 for f64). One sum_partials node then adds the partial
-/// sums of many norms in one kernel. The backend decides which rows each partial sum contains.
+/// sums of many norms. The backend decides which rows each partial sum contains.
 ///
 ///   dx, dgamma, dbeta = layer_norm_grad(...)                 dgamma: bf16(n)
 ///

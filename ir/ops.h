@@ -308,8 +308,9 @@ Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
                          const LinearCrossEntropyOptions& options = {},
                          STOWAGE_LOC);
 /// Returns the losses of the rows (...) instead of their mean. A loss is the negative
-/// log-probability of the label. Losses are f64 if x is f64, and f32 otherwise. The gradient needs
-/// two more matmuls than the gradient of LinearCrossEntropy. `options.weights` must not be set.
+/// log-probability of the label. Losses are f64 if x is f64, and f32 otherwise. The gradient
+/// computes the logits a second time, whereas a training step that only reads the mean computes
+/// them once. `options.weights` must not be set.
 Value LinearCrossEntropyRows(Value x, Value w, Value labels, int64_t chunk,
                              const LinearCrossEntropyOptions& options = {},
                              STOWAGE_LOC);

@@ -33,8 +33,8 @@ struct Canonicalized {
 };
 
 /// Returns `graph`, a forward graph, with canonical ops. Leaves, outputs and values that are
-/// written in place keep their names. If a pattern matches, nodes that no output, update or
-/// collective needs are removed. At most four linear passes.
+/// written in place keep their names. If a pattern matches, nodes that are no longer
+/// needed are removed. At most four linear passes.
 Result<Canonicalized> Canonicalize(const Graph& graph);
 
 }  // namespace stowage

@@ -55,7 +55,7 @@ class Expressions {
   /// Returns the number of operands and outputs that read a value.
   int uses(ValueId id) const { return uses_[static_cast<size_t>(id)]; }
 
-  /// Returns the operand of the broadcast that produces a value, or the value itself if it is not
+  /// Returns the operand of the broadcasts that produce a value, or the value itself if it is not
   /// the result of a broadcast.
   ValueId Unrepeated(ValueId id) const;
   /// Returns the number to which all elements of a value are equal. Returns nullopt if the value is
