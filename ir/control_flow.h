@@ -94,7 +94,7 @@ struct LoopOperands {
 struct LoopOptions {
   /// If true, iteration i reads and writes slice iterations - 1 - i of sliced and stacked values.
   bool reverse = false;
-  std::string name = "loop";  // of the body
+  std::string name = "loop";  // the body's name
 };
 
 /// Results of a loop, in the order of the calls in its body. After an error, which the builder has
@@ -153,7 +153,7 @@ class LoopBody {
 
   GraphBuilder g_;
   std::vector<Value> carried_, sliced_, whole_;  // leaves
-  std::vector<Value> next_;                      // of each carried value
+  std::vector<Value> next_;                      // next carried values
   std::vector<Value> sums_so_far_, sums_;        // leaves, and the next sums
   std::vector<Value> stacked_;
 };

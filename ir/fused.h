@@ -97,7 +97,7 @@ struct EpilogueOperands {
   size_t bias = 0;
   size_t addend = 0;
   size_t x = 0;
-  size_t count = kProductOperands;  // of all operands
+  size_t count = kProductOperands;  // the number of all operands
 };
 
 /// Returns the operands according to the attributes "bias", "addend" and "gelu_grad", which must

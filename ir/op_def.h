@@ -36,8 +36,8 @@
 
 namespace stowage {
 
-/// The maximum number of results of an op, except `split` and `sum_partials`. After an error, Emit
-/// returns this number of inert values.
+/// The maximum number of results of an op, except `split`, `sum_partials`, `loop` and `cond`, which
+/// may have more. After an error, Emit returns this number of inert values.
 inline constexpr int kMaxResults = 8;
 inline constexpr int kAnyNumber = -1;
 
@@ -45,7 +45,7 @@ inline constexpr int kAnyNumber = -1;
 struct OpArgs {
   OpKind op;
   std::span<const TensorType> types;
-  std::span<const std::string_view> names;  // of the operands, for messages
+  std::span<const std::string_view> names;  // operands' names, for messages
   const Attrs& attrs;
 
   int count() const { return static_cast<int>(types.size()); }

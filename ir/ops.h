@@ -582,33 +582,32 @@ Value SpaceToDepth(Value x, int64_t block, STOWAGE_LOC);
 // Updates write in place of weights and states (see autodiff/optimizer.h). `lr` is an f32 scalar,
 // and `step` is an i64 scalar that counts from 1. The gradient is first multiplied by `scale`, an
 // f32 scalar such as a factor for gradient clipping. If `scale` is infinite, nothing is updated.
-// Value() means that gradients are not scaled. Comments state the formulas, where g is the scaled
-// gradient.
+// Value() means that gradients are not scaled. In the formulas, g is the scaled gradient.
 
-/// w -= lr * (g + decay * w)
+/// Computes w -= lr * (g + decay * w).
 Value SgdUpdate(Value w, Value g, Value lr, Value scale, double decay,
                 STOWAGE_LOC);
 struct MomentumResults {
   Value w, velocity;
 };
-/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity
+/// Computes velocity = momentum * velocity + g + decay * w, then w -= lr * velocity.
 MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
                                Value scale, double momentum, double decay,
                                STOWAGE_LOC);
-/// d = g + decay * w;  velocity = momentum * velocity + d;
-/// w -= lr * (d + momentum * velocity)
+/// Computes velocity = momentum * velocity + d with d = g + decay * w, then
+/// w -= lr * (d + momentum * velocity).
 MomentumResults NesterovUpdate(Value w, Value velocity, Value g, Value lr,
                                Value scale, double momentum, double decay,
                                STOWAGE_LOC);
 struct MeanSquareResults {
   Value w, v;
 };
-/// d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2;
-/// w -= lr * d / (sqrt(v) + eps)
+/// Computes v = alpha * v + (1 - alpha) * d^2 with d = g + decay * w, then
+/// w -= lr * d / (sqrt(v) + eps).
 MeanSquareResults RmsPropUpdate(Value w, Value v, Value g, Value lr,
                                 Value scale, double alpha, double eps,
                                 double decay, STOWAGE_LOC);
-/// d = g + decay * w;  v = v + d^2;  w -= lr * d / (sqrt(v) + eps)
+/// Computes v = v + d^2 with d = g + decay * w, then w -= lr * d / (sqrt(v) + eps).
 MeanSquareResults AdagradUpdate(Value w, Value v, Value g, Value lr,
                                 Value scale, double eps, double decay,
                                 STOWAGE_LOC);

@@ -42,7 +42,7 @@ class TextScanner {
   struct Name {
     std::string text;
     bool quoted = false;
-    size_t pos = 0;  // of its first character
+    size_t pos = 0;  // offset of its first character
   };
 
   /// Returns the next character, which is '\0' at the end of the text, and its offset.

@@ -143,7 +143,7 @@ bool IsWhole(const Layout& layout, const std::vector<std::vector<int>>& axes);
 Value Arranged(const Layout& layout, const std::vector<std::vector<int>>& axes,
                Value source);
 
-/// The replacement of a node's first result.
+/// A canonical op that replaces the first result of a node.
 struct Match {
   /// The name in Canonicalized::found. If empty, the match is not counted.
   std::string_view pattern;
