@@ -1,7 +1,7 @@
 #ifndef STOWAGE_AUTODIFF_AUTODIFF_H_
 #define STOWAGE_AUTODIFF_AUTODIFF_H_
 
-// The package's umbrella header: gradients as graphs, optimizers as ops, training steps.
+// Umbrella header of the package: backward graphs, optimizers as ops, and training steps.
 
 #include "autodiff/backward.h"
 #include "autodiff/micro_batches.h"

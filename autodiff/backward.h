@@ -1,21 +1,23 @@
 #ifndef STOWAGE_AUTODIFF_BACKWARD_H_
 #define STOWAGE_AUTODIFF_BACKWARD_H_
 
-// Reverse-mode differentiation, graph to graph.
+// Derives the backward graph of a forward graph by reverse-mode differentiation.
 //
-// BuildBackward reads a forward graph and writes a separate backward graph. Its leaves are
-// the forward values it reads (role saved, under their forward names), the params and
-// inputs it reads (under their own names) and the seed, the gradient of the loss, an input
-// called "grad:<loss>". Its outputs are one gradient per requested param, called
-// "grad:<param>". The saved tensors are exactly the leaves of the backward graph. Views are
-// taken again from their saved roots, and fills and constants emitted again, so neither is
-// ever saved. A forward graph may write its states (Assign, LerpUpdate); if backward reads
-// the old content of one, it is a saved leaf, and linking the graphs adds a copy.
+// BuildBackward returns a separate graph. The leaves of that graph are:
+//   - the forward values that it reads, with role saved, under their forward names
+//   - the params and inputs that it reads, under their own names
+//   - the seed, which is the gradient of the loss, as an input called "grad:<loss>"
+// Its outputs are the gradients of the requested params, called "grad:<param>".
 //
-// The body of a loop saves values for every iteration: the forward loop stacks them into a
-// further result. A backward graph calls such a result "<value>@<loop>", after the loop's
-// first result, and for a loop in a loop "<value>@<inner>@<outer>". SaveInLoops adds these
-// results to the forward graph.
+// The saved tensors are exactly the leaves of the backward graph. Views are rebuilt from their
+// saved roots, and fills and constants are emitted a second time, so none of them is ever saved. A
+// forward graph may write its states (Assign, LerpUpdate). If the backward graph reads the old
+// content of a state, that content is a saved leaf, and linking the two graphs adds a copy of it.
+//
+// Values in the body of a loop are saved for every iteration: the forward loop returns them,
+// stacked, as an additional result. The backward graph calls this result "<value>@<loop>", where
+// <loop> is the name of the loop's first result. In nested loops the name is
+// "<value>@<inner>@<outer>". SaveInLoops adds these results to the forward graph.
 //
 //   Result<Graph> backward = BuildBackward(forward, "loss");
 //   Result<Graph> saving = SaveInLoops(forward, *backward);
@@ -31,30 +33,36 @@
 namespace stowage {
 
 struct BackwardOptions {
-  /// Names of float params and inputs to differentiate by; empty means all
-  /// float params.
+  /// Names of the float params and inputs to differentiate with respect to. If empty, all float
+  /// params are used.
   std::vector<std::string> wrt = {};
 };
 
-/// The backward graph of `forward` for the scalar called `loss`, with only the nodes that
-/// the requested gradients need. Errors: no such value; the loss is not a float scalar; a
-/// name in `wrt` is unknown, duplicate or not of a float type; a requested value does not
-/// reach the loss, or only through an op that is not differentiable; forward overwrites a
-/// param. Linear in the nodes of `forward`.
+/// Returns the backward graph of `forward` for the scalar called `loss`. The graph contains only
+/// the nodes that the requested gradients need.
+///
+/// Returns kNotFound if `forward` lacks the loss or a value in `wrt`. Returns kInvalidArgument if
+/// the loss is not a float scalar, if a name in `wrt` is a duplicate or is not a float param or
+/// input, if a requested value does not reach the loss, or if `forward` overwrites a param. Returns
+/// kUnsupported if a requested gradient flows through an op that is not differentiable. Linear in
+/// the number of nodes of `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
 
-/// The float params that no gradient of `loss` reaches, such as a mask in a comparison.
-/// Errors: the other errors of BuildBackward; no float params. Linear.
+/// Returns the names of the float params that no gradient of `loss` reaches, such as a mask that is
+/// only compared. Returns kInvalidArgument if there are no float params, and propagates the other
+/// errors of BuildBackward. Linear in the number of nodes.
 Result<std::vector<std::string>> FindUnreachedParams(const Graph& forward,
                                                      std::string_view loss);
 
-/// The name of the result that stacks `value` of the body of the loop called `loop`.
+/// Returns the name of the result that stacks the iterations' values of `value`, a value in the
+/// body of the loop called `loop`.
 std::string SavedInLoopName(std::string_view value, std::string_view loop);
 
-/// `forward`, whose loops also return, stacked, the values of their bodies for which
-/// `backward` has saved leaves; `forward` itself if it has them all. Leaves, names and
-/// outputs stay; ids of values change. Linear in the nodes, plus saved leaves times loops.
+/// Returns `forward` with additional loop results: the values of loop bodies for which `backward`
+/// has saved leaves, stacked over the iterations. Returns an unchanged copy if none is missing.
+/// Leaves, names and outputs are kept, but value ids may change. Linear in the number of nodes,
+/// plus saved leaves times loops.
 Result<Graph> SaveInLoops(const Graph& forward, const Graph& backward);
 
 }  // namespace stowage

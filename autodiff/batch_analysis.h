@@ -1,23 +1,24 @@
 #ifndef STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 #define STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 
-// Proves from a model's graph whether its batch may be split into micro-batches.
+// Proves from a model's graph whether its batch can be split into micro-batches without changing
+// the results.
 //
-// The model is built for the whole batch and for a micro-batch, and the two graphs are read
-// side by side, node by node. A rule for each op (batch_rules.cc) sees one node of both
-// graphs and the kinds of its operands, and derives how the whole batch's result follows
-// from the results of all micro-batches:
+// The model is built twice, for the whole batch and for a micro-batch, and the two graphs are
+// compared node by node. Each op has a rule (batch_rules.cc). Given a node in both graphs and the
+// kinds of its operands, the rule derives how the result for the whole batch can be computed from
+// the results of the micro-batches:
 //
 //   matmul(x per example, w same)    per example
 //   reduce_sum(x per example)        sum, if it reduces the examples' axis
 //   div(sum, same)                   sum
 //   softmax(x per example)           mixed, if it runs along the examples' axis
 //
-// A loss that is a sum or a mean over the examples can be split, and so can a quotient of
-// sums whose denominator depends on inputs alone, such as that of a masked mean,
-// sum(loss * mask) / sum(mask), or of a cross-entropy with ignored labels or class weights.
-// Such denominators are *totals*: they are summed over all micro-batches before the first
-// one runs, and are equal in all (autodiff/split_model.h).
+// A loss that is a sum or a mean over the examples can be split. A quotient of sums can be split
+// too, if its denominator depends only on inputs. Examples are a masked mean,
+// sum(loss * mask) / sum(mask), and a cross-entropy with ignored labels or class weights. These
+// denominators are *totals*: they are summed over all micro-batches before the first one runs, and
+// every micro-batch uses the same total (autodiff/split_model.h).
 //
 //   const BatchAnalysis analysis = AnalyzeBatch(whole, part);
 //   analysis.values[Index(*part.Find("loss"))].kind == BatchKind::kSum;
@@ -38,40 +39,42 @@
 
 namespace stowage {
 
-/// How a value of the whole batch follows from those of its micro-batches.
+/// How a value of the whole batch is computed from the values of the micro-batches.
 enum class BatchKind : uint8_t {
-  kSame,        // equal in all of them
-  kPerExample,  // a slice from each
+  kSame,        // equal in all micro-batches
+  kPerExample,  // the concatenation of the micro-batches' slices
   kSum,
-  kMean,  // weighted by the share of the examples
-  kMax,   // elementwise
-  kMixed,
+  kMean,   // weighted by each micro-batch's share of the examples
+  kMax,    // elementwise
+  kMixed,  // cannot be computed from the micro-batches' values
 };
 
 struct BatchValue {
   BatchKind kind = BatchKind::kSame;
-  /// kPerExample: the examples' axis, and how many times it holds the batch: 2 for two
-  /// concatenated batches. A micro-batch has a slice of the axis if that is 1.
+  /// kPerExample: the axis of the examples.
   int axis = 0;
+  /// kPerExample: how many times the axis contains the batch, for example 2 for two concatenated
+  /// batches. Only if it is 1 is a micro-batch a contiguous slice of the axis.
   int64_t runs = 1;
   /// kPerExample: whether all slices along the axis are equal.
   bool is_uniform = false;
-  /// Whether it depends on inputs and constants alone, so that it can be computed before the
+  /// Whether the value depends only on inputs and constants, so that it can be computed before the
   /// first micro-batch.
   bool of_inputs = true;
-  /// kSame: a constant that differs in the micro-batch's graph (1 / examples); that of the
-  /// whole batch is used.
+  /// kSame: whether the value is a constant that differs between the two graphs, such as
+  /// 1 / examples. Micro-batches then use the constant of the whole batch.
   bool is_whole_constant = false;
-  /// kSame: the zeros at which a loop's sum begins, which are also a sum and a mean.
+  /// kSame: whether the value is the initial zero of a sum that a loop accumulates. It also counts
+  /// as a kSum and a kMean.
   bool is_zero = false;
-  /// kMixed: "softmax runs along the examples".
+  /// kMixed: the reason, for example "softmax runs along the examples".
   std::string why = {};
-  bool is_named = false;  // `why` names the value at which mixing began
+  bool is_named = false;  // whether `why` names the first mixed value
 
   bool is_whole_axis() const { return runs == 1 || is_uniform; }
 };
 
-/// One node in both graphs.
+/// A node of the micro-batch's graph and the corresponding node of the whole batch's graph.
 struct BatchNode {
   const Node& part;
   const Node& whole;
@@ -80,25 +83,26 @@ struct BatchNode {
   std::span<const TensorType> result_types, whole_result_types;
 };
 
-/// The kinds of a node's results, and how its operands must be changed for them to hold.
+/// The result of a rule: the kinds of a node's results, and the operands that must be scaled for
+/// these kinds to be correct.
 struct BatchRuling {
   std::vector<BatchValue> results;
-  /// Operands that must be multiplied by the micro-batch's share.
+  /// Indices of the operands that must be multiplied by the micro-batch's share of the examples.
   std::vector<int> by_share = {};
 };
 
-/// The rule of a node without bodies.
+/// Applies the rule of the node's op. The node must not have bodies, as loops and branches do.
 BatchRuling ApplyBatchRule(const BatchNode& node);
 
-/// A kMixed value.
+/// Returns a kMixed value with the reason `why`.
 BatchValue MixedBecause(std::string why);
 
-/// The one axis in which the types of a value in both graphs differ; -1 if they are equal,
-/// -2 if they differ otherwise.
+/// Returns the only axis in which the two types differ, -1 if the types are equal, or -2 if they
+/// differ in any other way.
 int ExamplesAxis(const TensorType& part, const TensorType& whole);
 
-/// The axis along which each input is cut into micro-batches, and the slice of each
-/// micro-batch, found by comparing shapes. `part` is all or some of the batch `whole`.
+/// Finds the axis along which each input is split into micro-batches, and the slice of each
+/// micro-batch, by comparing shapes. `part` is the whole batch `whole` or one rank's shard of it.
 ///
 ///   BatchAxes axes(whole, whole);
 ///   for each micro-batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
@@ -110,24 +114,26 @@ class BatchAxes {
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 
-  /// Adds the next micro-batch. Error: it is not a part of the batch.
+  /// Adds the next micro-batch. Returns kInvalidArgument if its leaves are not those of the whole
+  /// batch with some inputs split along one axis each, in the same proportion.
   Status Add(const Graph& micro_batch);
-  /// Error: the micro-batches do not make up the part.
+  /// Returns kInvalidArgument if the micro-batches do not make up `part`.
   Status CheckComplete() const;
 
-  /// The last added micro-batch's share of the batch.
+  /// Returns the share of the whole batch's examples that the last added micro-batch contains.
   double weight() const { return weight_; }
-  /// The value of the leaf `id` of the last added micro-batch: a slice of `whole`.
+  /// Returns the value of leaf `id` of the last added micro-batch: its slice of `whole`, or `whole`
+  /// itself if the leaf is not split.
   Value Part(const Graph& micro_batch, ValueId id, Value whole) const;
-  /// The slice of `whole` for that micro-batch, where `whole` has every example of the batch
-  /// along `axis`.
+  /// Returns the slice of `whole` for the last added micro-batch. `whole` must contain every
+  /// example of the batch along `axis`.
   Value Part(Value whole, int axis) const;
-  /// Whether every input that is cut is cut along its first axis.
+  /// Returns whether every split input is split along its first axis.
   bool are_first() const {
     return std::ranges::all_of(
         splits_, [](const auto& split) { return split.second.axis == 0; });
   }
-  /// The inputs that are cut.
+  /// Returns the names of the inputs that are split.
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const auto& [name, split] : splits_) names.push_back(name);
@@ -137,7 +143,7 @@ class BatchAxes {
  private:
   struct Split {
     int axis = 0;
-    int64_t start = 0, end = 0;  // of the last added micro-batch
+    int64_t start = 0, end = 0;  // the last added micro-batch
   };
 
   Status Mismatch(const Graph& micro_batch, const ValueInfo& info,
@@ -149,65 +155,68 @@ class BatchAxes {
   double weight_ = 1;
 };
 
-/// A value of a micro-batch's graph that depends on inputs alone and is needed for the whole
-/// batch: the sum, mean or maximum of the micro-batches' values.
+/// A value of a micro-batch's graph that depends only on inputs and must be computed for the whole
+/// batch, as the sum, mean or maximum of the micro-batches' values.
 struct BatchTotal {
   ValueId value = 0;
   BatchKind kind = BatchKind::kSum;
 };
 
-/// A constant that differs in the graph of the whole batch.
+/// A constant that differs between the micro-batch's graph and the whole batch's graph.
 struct BatchConstant {
-  ValueId value = 0;        // of the micro-batch's graph
-  ValueId whole_value = 0;  // of the whole batch's
+  ValueId value = 0;        // in the micro-batch's graph
+  ValueId whole_value = 0;  // in the whole batch's graph
 };
 
-/// An operand of a node that is weighted by the micro-batch's share of the examples.
+/// An operand of a node that must be multiplied by the micro-batch's share of the examples.
 struct ByShare {
   NodeId node = 0;
   int operand = 0;
 };
 
 struct BatchAnalysisOptions {
-  /// Whether the caller can join micro-batches by the maximum of their values.
+  /// Whether the caller supports kMax, the elementwise maximum over micro-batches.
   bool has_max = true;
-  /// Whether values that depend on inputs alone can be computed for the whole batch first.
+  /// Whether the caller can compute values that depend only on inputs for the whole batch first.
   bool has_totals = true;
-  /// Whether an operand can be weighted by the share of the examples (ByShare).
+  /// Whether the caller can multiply operands by the share of the examples (ByShare).
   bool has_shares = true;
-  /// Whether micro-batches may change results: a mixed value is taken per micro-batch, or as
-  /// the mean of them, so that the analysis continues.
+  /// Whether micro-batches may change results. If true, the analysis treats a kMixed value as
+  /// kPerExample if it has an axis of examples, and otherwise as kMean if it is a float.
   bool allows_change = false;
 };
 
 struct BatchAnalysis {
   std::vector<BatchValue> values;  // by ValueId of the micro-batch's graph
-  /// By ValueId of the micro-batch's graph: the same value in the whole batch's graph, or -1
-  /// behind the first difference.
+  /// The corresponding value in the whole batch's graph, by ValueId of the micro-batch's graph, or
+  /// -1 after the first node in which the graphs differ.
   std::vector<ValueId> whole = {};
-  /// In execution order: later ones may depend on earlier ones.
+  /// Totals in execution order. A total may depend on earlier ones.
   std::vector<BatchTotal> totals = {};
   std::vector<BatchConstant> constants = {};
   std::vector<ByShare> by_share = {};
   BatchAnalysisOptions options = {};
-  /// Params, states and caches that the model writes.
+  /// The params, states and caches that the model writes.
   std::vector<ValueId> written = {};
 };
 
-/// How the values of `whole` follow from those of graphs like `part`, the same model for
-/// fewer examples. If their nodes differ other than by copies, everything after the first
-/// difference is mixed. Linear in the nodes, times the depth of nested loops.
+/// Returns how each value of `whole` can be computed from the values of graphs like `part`, the
+/// same model for fewer examples. Copies are ignored, as are broadcasts that only `whole` contains.
+/// At any other difference between the graphs, all values from there on are kMixed. Linear in the
+/// number of nodes, except that the body of a loop is analyzed repeatedly until the kinds of its
+/// carried values no longer change.
 BatchAnalysis AnalyzeBatch(const Graph& whole, const Graph& part,
                            const BatchAnalysisOptions& options = {});
 
-/// An output of a model that micro-batches would change, or a value that it writes.
+/// An output that micro-batches would change, or a param, state or cache that the model writes.
 struct BatchObstacle {
   std::string name;
   std::string why;
 };
 
-/// The outputs and written values of `part`, of which this is the analysis, that do not
-/// follow from those of micro-batches; empty if the batch may be split.
+/// Returns the outputs of `part`, including `loss`, that cannot be computed from the outputs of
+/// micro-batches, and all values that the model writes. `analysis` must be the analysis of `part`.
+/// The result is empty if the batch can be split.
 std::vector<BatchObstacle> ObstaclesToSplit(const Graph& part,
                                             const BatchAnalysis& analysis,
                                             std::string_view loss);

@@ -1,26 +1,28 @@
 #ifndef STOWAGE_AUTODIFF_GRADIENT_CACHE_H_
 #define STOWAGE_AUTODIFF_GRADIENT_CACHE_H_
 
-// Micro-batches for a loss that compares examples with each other, by gradient caching
-// (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited
-// Setup"). A contrastive loss of B embeddings needs all of them, so the loss of a
-// micro-batch would be another loss. Instead the model is cut in two:
+// Splits the batch of a model whose loss compares examples with each other into micro-batches, by
+// gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory
+// Limited Setup"). A contrastive loss of B embeddings depends on all of them, so the losses of
+// micro-batches do not add up to the loss of the batch. Instead, the model is cut in two:
 //
-//   encoder   computes what depends on one example: the embeddings of a micro-batch
-//   head      compares examples: the loss, from the embeddings of the whole batch
+//   encoder   computes the embeddings of a micro-batch, each from a single example
+//   head      computes the loss from the embeddings of the whole batch
 //
-// A step makes two passes over the micro-batches. The first runs the encoder forward
-// and keeps its embeddings; the head runs once, forward and backward, and yields the
-// gradient of every embedding. The second pass is an ordinary step in micro-batches whose
-// loss is sum(embedding * gradient), the gradient a constant: by the chain rule, its
-// gradients add up to those of the whole batch. The activations of one micro-batch are
-// live at a time; the overhead is one more forward pass.
+// A step runs the micro-batches twice. In the first pass, the encoder runs forward and its
+// embeddings are kept. Then the head runs once, forward and backward, and computes the gradient of
+// every embedding. The second pass is an ordinary step with gradient accumulation whose loss is
+// sum(embedding * gradient), where the gradient is a constant. By the chain rule, its gradients
+// add up to the gradients of the whole batch. Only one micro-batch's activations are live at a
+// time, and the overhead is one forward pass of the encoder.
 //
-//   STOWAGE_ASSIGN_OR_RETURN(GradientCache cache,
-//                            CacheGradients(whole, part, analysis, share, "loss", {}));
-//   cache.micro_batch;  // reads inputs "total:grad:<embedding>"
+//   STOWAGE_ASSIGN_OR_RETURN(
+//       GradientCache cache,
+//       CacheGradients(whole, part, rewritten, analysis, obstacles, share, "loss", {}));
+//   cache.micro_batch;  // reads inputs "total:grad:encoded:<embedding>"
 //
-// SplitModel (autodiff/split_model.h) links the parts into a step.
+// SplitModel (autodiff/split_model.h) links the encoder, the head and the micro-batches into a
+// step.
 
 #include <cstdint>
 #include <functional>
@@ -39,48 +41,54 @@
 
 namespace stowage {
 
-/// A value that the head reads from the encoder, or a param whose gradient it computes.
+/// A value that the head reads from the encoder, or a param whose gradient the head computes.
 struct CachedGradient {
-  /// The output of the encoder, "encoded:<name>", or the param's name.
+  /// The name of the encoder's output, "encoded:<name>", or of the param. If the value contains
+  /// concatenated batches, batch i is a separate output, "encoded:<name>#<i>", counting from 1.
   std::string value = {};
-  /// The output of the head; empty if no gradient reaches the value.
+  /// The name of the head's output for the gradient. Empty if no gradient reaches the value.
   std::string gradient = {};
-  /// The input of the micro-batch that reads the gradient.
+  /// The name of the micro-batch's input for the gradient. Empty if there is no gradient.
   std::string leaf = {};
-  /// kPerExample, kSum or kMean; kSame: a param.
+  /// kPerExample, kSum or kMean for an output of the encoder, and kSame for a param.
   BatchKind kind = BatchKind::kSame;
-  int axis = 0;  // kPerExample: the examples' axis
+  int axis = 0;  // kPerExample: the axis of the examples
 };
 
 struct GradientCache {
-  /// For a micro-batch: computes CachedGradient::value.
+  /// Computes the encoder's outputs (CachedGradient::value) for a micro-batch.
   Graph encoder;
-  /// For the whole batch: computes `outputs` and CachedGradient::gradient.
+  /// Computes `outputs` and the gradients (CachedGradient::gradient) for the whole batch.
   Graph head;
-  /// The encoder, whose loss is the sum of each value times its gradient.
+  /// The encoder with a loss: the sum of each value times its gradient.
   Graph micro_batch;
   std::vector<CachedGradient> gradients = {};
-  std::vector<std::string> outputs = {};  // of `whole`, that compare examples
+  std::vector<std::string> outputs = {};  // outputs that compare examples
 };
 
-/// Cuts a model whose loss is among the `obstacles` of `analysis`, that of `part` beside
-/// `whole`. `rewritten` is `part` as RewriteMicroBatch has made it, `share` its share of the
-/// batch. Error kUnsupported: the model writes a value itself, nothing per example reaches
-/// the head, or the encoder computes less than an eighth of the model's bytes. Errors of
-/// BuildBackward. Linear in the nodes.
+/// Cuts a model into an encoder and a head. `analysis` compares `part` with `whole`, and
+/// `obstacles` must be the obstacles of `analysis`. `rewritten` is the result of RewriteMicroBatch
+/// for `part`, and `share` is the share of the batch in `part`.
+///
+/// Returns kUnsupported if `loss` is not an obstacle, if the model writes a param, state or cache,
+/// if the head reads no value that depends on single examples, or if the encoder computes less than
+/// an eighth of the model's bytes. Propagates errors of BuildBackward. Linear in the number of
+/// nodes.
 Result<GradientCache> CacheGradients(
     const Graph& whole, const Graph& part, const Graph& rewritten,
     const BatchAnalysis& analysis, const std::vector<BatchObstacle>& obstacles,
     double share, std::string_view loss, const TrainOptions& options);
 
-/// A micro-batch's encoder, its slice of the batch, and its number of dropouts.
+/// The encoder of a micro-batch, the micro-batch's slices of the inputs, and the number of dropout
+/// ids that the micro-batch uses (DropoutIds).
 struct EncoderPart {
   const Graph& encoder;
   BatchAxes axes;
   int64_t dropouts = 0;
 };
 
-/// The head's results, in the order of GradientCache; an inert value for an empty gradient.
+/// The results of the head, in the order of GradientCache. The value is empty for an encoder output
+/// or param without a gradient.
 struct HeadValues {
   std::vector<Value> gradients;
   std::vector<Value> outputs;
@@ -89,10 +97,12 @@ struct HeadValues {
 /// The input of the head that multiplies the gradient of its loss, if losses are scaled.
 inline constexpr std::string_view kHeadScale = "total:loss_scale";
 
-/// Emits the encoders of all micro-batches, in a loop if they are alike, and then the head of
-/// `cache`. `leaf` maps a leaf of the whole batch to its value, `known` a total to its value
-/// or nothing; the gradient of the loss starts as `seed`. Nodes have the origin kTotals (autodiff/split_model.h). Dropouts are those
-/// that the same micro-batches draw when they run for their gradients.
+/// Emits the encoders of all micro-batches and then the head of `cache`. The encoders become a loop
+/// if at least three micro-batches run the same encoder without dropout, split along the first
+/// axis. `leaf` returns the value of a leaf of the whole batch. `known` returns the value of a
+/// total, or nothing for other names. The gradient of the loss starts as `seed`. Nodes have the
+/// origin kTotals (autodiff/split_model.h). A micro-batch draws the same dropout masks in both
+/// passes.
 HeadValues EmitHead(
     const GradientCache& cache, std::span<const EncoderPart> parts,
     const std::function<Value(std::string_view)>& leaf,

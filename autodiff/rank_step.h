@@ -1,7 +1,9 @@
 #ifndef STOWAGE_AUTODIFF_RANK_STEP_H_
 #define STOWAGE_AUTODIFF_RANK_STEP_H_
 
-// Training steps of several ranks, each of which takes a part of the batch.
+// Builds the training steps of data-parallel ranks. Each rank computes one shard of the batch, the
+// ranks sum their gradients with collectives, and optimizer states, gradients and weights can be
+// sharded over the ranks (ZeRO).
 //
 //   Result<MicroBatchedStep> step =
 //       BuildRankStep(whole, part, {{&part}}, "loss",
@@ -27,43 +29,49 @@
 
 namespace stowage {
 
-/// The training step of one rank, which computes with the others what one rank would compute
-/// from all parts as micro-batches, one after the other: bit for bit, if every rank takes its
-/// part at once. `whole` is the model for the whole batch; `part`, of the same model, for
-/// this rank's share of it; `micro_batches` make up the part, or are the part itself. Inputs
-/// are the part's, and so are outputs with a dimension of the batch's examples; the other
-/// outputs are the whole batch's and equal on every rank. Gradients are summed in rank order
-/// as they are computed (GradientBuckets), and so are the values to which model states move
-/// (JoinModelStates). With sharding, states are blocks, "own:w.m" of "w.m", and with
-/// Sharding::kWeights so are params (ShardWeights). Steps of ranks with parts of one size
-/// differ only in the ids of dropouts and in the elements of a param that an update with
-/// stochastic rounding has.
+/// Returns the training step of one rank. Together, the steps of all ranks compute the same result
+/// as one rank that runs the ranks' shards of the batch as micro-batches. The results are equal
+/// bit for bit if every rank runs its shard as a single micro-batch.
 ///
-/// Errors: those of BuildMicroBatchedStep, CheckRanks, JoinModelStates and ShardWeights; with
-/// sharding, kUnsupported for an optimizer that cannot update a block by itself, and
-/// kInvalidArgument for gradients as outputs.
+/// `whole` is the model for the whole batch, and `part` is the same model for this rank's shard of
+/// the batch. `micro_batches` make up `part`; a single one is `part` itself. The step has the
+/// inputs of `part`. An output with a batch dimension contains the examples of `part`. Every other
+/// output refers to the whole batch and is equal on every rank.
+///
+/// Gradients are summed in rank order as they are computed (GradientBuckets), and updates of model
+/// states are applied in rank order (JoinModelStates). With sharding, a rank stores only its block
+/// of each optimizer state, for example "own:w.m" for "w.m". With Sharding::kWeights it also stores
+/// only its block of each param (ShardWeights). The steps of ranks with shards of equal size differ
+/// only in the ids of dropouts and, if updates round stochastically, in the offset of the rank's
+/// block within a param.
+///
+/// Propagates errors of BuildMicroBatchedStep, CheckRanks, JoinModelStates and ShardWeights. With
+/// sharding, returns kUnsupported if an optimizer cannot update a block of a param independently
+/// or if `options.ema` is set, and kInvalidArgument if `options.gradients` is not empty.
 Result<MicroBatchedStep> BuildRankStep(
     const Graph& whole, const Graph& part,
     std::span<const Graph* const> micro_batches, std::string_view loss,
     const Ranks& ranks, const TrainOptions& options = {},
     MicroBatches which = MicroBatches::kAll);
 
-/// A gradient's sum over ranks, or this rank's block of it, if gradients are sharded.
+/// A gradient that has been summed over ranks. With sharding, `sum` is this rank's block of the
+/// summed gradient.
 struct Summed {
   std::string param;
   Value sum;
-  Value squares = {};  // sum of squares of the whole, f32 scalar; if wanted
+  /// The sum of squares of the whole summed gradient, an f32 scalar, if it was requested.
+  Value squares = {};
 };
 
-/// Sums gradients over ranks as they are computed. A large gradient is reduced at once, in
-/// place; small ones are collected in a bucket, joined when it is full and reduced together,
-/// so that a gradient dies when its bucket is reduced. The sums of a bucket are used when the
-/// next bucket starts: the reduction overlaps with the computation of the next gradients
-/// (ir/uses.h).
+/// Sums gradients over ranks as they are computed. A gradient of at least Ranks::bucket_bytes is
+/// reduced in place as soon as it is added. Smaller gradients are collected in buckets, one for
+/// each type. A full bucket is concatenated and reduced, which ends the lifetimes of its gradients.
+/// The sums of a bucket are passed on when the reduction of the next bucket starts, so that a
+/// reduction overlaps with the computation of the next gradients (ir/uses.h).
 ///
-/// With sharding, a rank gets only its own block of a sum. If the sum of squares is needed
-/// too, which sums over blocks would not give bit for bit, every rank gets the whole sum and
-/// keeps its block.
+/// With sharding, a rank receives only its own block of a sum (reduce-scatter). If sums of squares
+/// are requested, every rank receives the whole sum and then keeps its block, because adding up the
+/// squares block by block would not give the same bits.
 ///
 ///   GradientBuckets buckets(ranks, /*wants_squares=*/false, &g, [&](Summed s) { ... });
 ///   buckets.Add("w", w, gradient);  // for each
@@ -72,13 +80,13 @@ class GradientBuckets {
  public:
   using Take = std::function<void(const Summed&)>;
 
-  /// The builder must outlive this. `take` emits the use of a sum; it is called by Add and
-  /// Flush, in an order that depends only on the calls of Add.
+  /// The builder must outlive this. Add and Flush call `take` once for each sum, to emit the nodes
+  /// that read it. The order of these calls depends only on the calls of Add.
   GradientBuckets(const Ranks& ranks, bool wants_squares, GraphBuilder* g,
                   Take take);
 
   void Add(const std::string& param, Value gradient);
-  /// Reduces what is left and takes all sums.
+  /// Reduces the remaining gradients and passes all remaining sums to `take`.
   void Flush();
 
  private:
@@ -87,7 +95,7 @@ class GradientBuckets {
     Value gradient;
   };
 
-  // Gradients whose reduction has started, and whose sums have not been taken.
+  // Gradients whose reduction has started and whose sums have not been passed to `take`.
   struct Bucket {
     std::vector<Waiting> gradients = {};
     Value sum = {};
@@ -99,7 +107,8 @@ class GradientBuckets {
   void Leave(std::vector<Waiting> waiting);
   Value Joined(const std::vector<Waiting>& waiting) const;
   Value Scattered(const std::vector<Waiting>& waiting) const;
-  // The gradient's bytes in a bucket: if gradients are sharded, of the blocks of all ranks.
+  // Returns the number of bytes of the gradient in a bucket. With sharding, this includes the
+  // padding of the ranks' blocks.
   Bytes BytesIn(Value gradient) const;
   void TakeSums(const Bucket& bucket);
   void TakeSum(const std::string& param, Value sum);
@@ -108,31 +117,33 @@ class GradientBuckets {
   const bool wants_squares_;
   GraphBuilder& g_;
   const Take take_;
-  std::map<DType, std::vector<Waiting>> waiting_;  // under a bucket per type
+  std::map<DType, std::vector<Waiting>> waiting_;  // open buckets, by type
   Bucket under_way_;
 };
 
-/// The largest distance, in nodes, between two readers of one gathered param.
+/// The maximum distance, in nodes, between two consecutive readers that share one gathered param.
 inline constexpr int kReadersApart = 16;
 
-/// `graph` with the param "own:w" (OwnName), this rank's block, in place of each param "w". All
-/// ranks gather a param before it is read and drop it after. The weights that a layer reads
-/// are gathered one layer ahead, before the node of the same phase that reads the previous
-/// matrix, so that the collective overlaps with that node (ir/uses.h) and takes the memory of
-/// two layers' weights. A gathered param serves readers at most kReadersApart nodes apart in
-/// one phase; others gather again.
+/// Returns `graph` with each param "w" replaced by the param "own:w" (OwnName), this rank's block
+/// of "w". An all-gather reconstructs a param before it is read, and the gathered copy is freed
+/// after its last read. The weights of a layer are gathered one layer ahead, before the node of the
+/// same phase that reads the previous matrix. The collective thereby overlaps with that node
+/// (ir/uses.h), and the weights of two layers are live at a time. Consecutive readers in the same
+/// phase share a gathered param if they are at most kReadersApart nodes apart. Otherwise the param
+/// is gathered a second time.
 ///
-/// In a training step, the updates of a param must be those of its own block, gathered as its
-/// new content (Sharding::kGradients); the update of the block then becomes the param's.
-/// Params without such an update, such as frozen ones, are split too. A block's Init is
-/// zeros; the caller writes its part of the param's initial content. Error kUnsupported: the
-/// graph outputs a param, or updates one as a whole.
+/// In a training step, a param must be updated by updating the rank's own block and gathering the
+/// result as the new content of the param (Sharding::kGradients). The gather is removed, and the
+/// updated block becomes the new content of "own:w". Params without an update, such as frozen ones,
+/// are also split. The Init of a block is zeros, so the caller must write the block's initial
+/// content. Returns kUnsupported if the graph outputs a param or updates a whole param.
 Result<Graph> ShardWeights(const Graph& graph, int64_t ranks);
 
-/// `step`, of several ranks, with the states that the model writes, such as a batch norm's
-/// averages, moved as one rank would move them for all parts of the batch, one after the
-/// other: every rank gathers the targets of each lerp_update of the forward part and applies
-/// them in rank order. Error kUnsupported: the forward part writes a state in another way.
+/// Returns `step`, the step of one of `ranks` ranks, with its writes of model states, such as the
+/// running averages of a batch norm, joined over the ranks. Every rank gathers the new values that
+/// the ranks pass to each lerp_update of the forward pass, and applies them in rank order, as one
+/// rank would do with the ranks' shards as micro-batches. Returns kUnsupported if the forward pass
+/// writes a state with another op.
 Result<Graph> JoinModelStates(const Graph& step, int64_t ranks);
 
 }  // namespace stowage
