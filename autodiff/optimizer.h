@@ -1,10 +1,11 @@
 #ifndef STOWAGE_AUTODIFF_OPTIMIZER_H_
 #define STOWAGE_AUTODIFF_OPTIMIZER_H_
 
-// Optimizers as IR: their memory is state in the arena, and their arithmetic is one node per
-// param, or several for settings that no node has (autodiff/optimizer_rules.h). Values that
-// change from step to step (learning rate, step number, clip factor) are inputs of the graph.
-// Defaults and update rules are PyTorch's.
+// Emits optimizer updates into the graph of a training step. Optimizer states are state values in
+// the arena. The update of a param is a single op, or several ops for settings that the single op
+// does not support (autodiff/optimizer_rules.h). The learning rate and the step number are inputs
+// of the graph, because they change from step to step. Default settings and update rules are
+// PyTorch's.
 //
 //   Optimizer optimizer = *ParseOptimizer("adamw");
 //   EmitUpdate(optimizer, {.param = "w", .elements = 640}, w, gradient, inputs);
@@ -26,33 +27,33 @@
 
 namespace stowage {
 
-/// w -= lr * (g + decay * w)
+/// SGD: w -= lr * (g + decay * w), where w is the param and g its gradient.
 struct Sgd {
   double decay = 0;
 };
 
-/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity. With `bf16_velocity`,
-/// the velocity of an f32 or bf16 param is bf16, rounded as in Moments::kBf16, and a bf16
-/// param is split as in AdamW. With `dampening`, the gradient is added times 1 - dampening,
-/// but at the first step, as in PyTorch.
+/// SGD with momentum: velocity = momentum * velocity + g + decay * w;  w -= lr * velocity.
 struct Momentum {
   double momentum = 0.9;
   double decay = 0;
+  /// Stores the velocity of f32 and bf16 params in bf16, rounded as in Moments::kBf16. A bf16 param
+  /// is then split as in AdamW.
   bool bf16_velocity = false;
-  double dampening = 0;  // 0 with bf16_velocity
+  /// Multiplies d = g + decay * w by 1 - dampening, except in the first step, as in PyTorch. Must
+  /// be 0 with bf16_velocity.
+  double dampening = 0;
 };
 
-/// d = g + decay * w;  velocity = momentum * velocity + d;
-/// w -= lr * (d + momentum * velocity). PyTorch's SGD with nesterov.
+/// PyTorch's SGD with nesterov=True: d = g + decay * w;  velocity = momentum * velocity + d; w -=
+/// lr * (d + momentum * velocity).
 struct Nesterov {
   double momentum = 0.9;
   double decay = 0;
 };
 
-/// d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2;
-/// w -= lr * d / (sqrt(v) + eps). If `centered`, the root is of v - mean^2, for
-/// mean = alpha * mean + (1 - alpha) * d; with a momentum,
-/// velocity = momentum * velocity + d / (...) and w -= lr * velocity.
+/// RMSprop: d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2; w -= lr * d / (sqrt(v) + eps).
+/// If `centered`, the square root is of v - mean^2, where mean = alpha * mean + (1 - alpha) * d.
+/// With a momentum, velocity = momentum * velocity + d / (...) and w -= lr * velocity.
 struct RmsProp {
   double alpha = 0.99;
   double eps = 1e-8;
@@ -61,8 +62,8 @@ struct RmsProp {
   bool centered = false;
 };
 
-/// d = g + decay * w;  v = v + d^2, at first `initial`;
-/// w -= lr / (1 + (step - 1) * lr_decay) * d / (sqrt(v) + eps)
+/// Adagrad: d = g + decay * w;  v = v + d^2, where v starts at `initial`; w -= lr / (1 + (step - 1)
+/// * lr_decay) * d / (sqrt(v) + eps).
 struct Adagrad {
   double eps = 1e-10;
   double decay = 0;
@@ -70,8 +71,9 @@ struct Adagrad {
   double initial = 0;
 };
 
-/// Kingma & Ba 2015; the decay is part of the gradient, as in Sgd. With `amsgrad` (Reddi et al.
-/// 2018), the root is of the largest v so far, a state "w.v_max".
+/// Adam (Kingma & Ba 2015). The decay is added to the gradient, as in Sgd. With `amsgrad` (Reddi et
+/// al. 2018), the square root is of the elementwise maximum of v over all steps, which is a state,
+/// "w.v_max".
 struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -80,118 +82,137 @@ struct Adam {
   bool amsgrad = false;
 };
 
-/// The format of AdamW's two moments, with their bytes per element: f32, 8; bf16, rounded
-/// stochastically, 4; 8 bits with a scale for each 256 elements, 2.03, by the dynamic code of
-/// Dettmers et al. 2022, as in bitsandbytes' AdamW8bit, or companded, as in Gonzalez Ortiz et
-/// al. 2026, FlashOptim (math/optimizer.h). As in bitsandbytes, params of less than
-/// kMinElementsIn8Bit elements have f32 moments in the 8-bit formats.
+/// The format of AdamW's two moments, and their total size per element of the param:
+///
+///   kFull        8 bytes      f32
+///   kBf16        4 bytes      bf16, with stochastic rounding
+///   kDynamic8    2.03 bytes   8 bits with a scale for each 256 elements, in the dynamic code of
+///                             Dettmers et al. 2022, as in bitsandbytes' AdamW8bit
+///   kCompanded8  2.03 bytes   the same with companded values, as in Gonzalez Ortiz et al. 2026,
+///                             "FlashOptim" (math/optimizer.h)
+///
+/// As in bitsandbytes, params with fewer than kMinElementsIn8Bit elements have f32 moments instead
+/// of 8-bit ones.
 enum class Moments : uint8_t { kFull, kBf16, kDynamic8, kCompanded8 };
 inline constexpr int64_t kMinElementsIn8Bit = 4096;
 
-/// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step input. A bf16
-/// param is the upper part of an f32 master weight, or of its first 24 bits, whose remaining
-/// 16 or 8 bits are a state (math/optimizer.h); its moments are f32 by default. For an f16
-/// param, see UpdatesInF32. Other params compute and keep everything in their own type.
-/// Low-precision moments are for f32 and bf16 params.
+/// AdamW with decoupled weight decay (Loshchilov & Hutter 2019). Bias correction uses the step
+/// input.
+///
+/// A bf16 param is the upper 16 bits of a master weight, which is an f32 or its upper 24 bits. The
+/// remaining 16 or 8 bits are a state (math/optimizer.h), and the moments are f32 by default. For
+/// f16 params, see UpdatesInF32. For params of other types, the computation and the states use the
+/// param's type. Low-precision moments are only supported for f32 and bf16 params.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double decay = 0.01;
   Moments moments = Moments::kFull;
-  int rest_bits = 16;    // of a bf16 param's weight, 16 or 8
-  bool amsgrad = false;  // as in Adam; for full moments and 16 rest bits
+  /// The number of bits of a bf16 param's master weight that are stored as a state, 16 or 8.
+  int rest_bits = 16;
+  /// As in Adam. Requires full moments and 16 rest bits.
+  bool amsgrad = false;
 };
 
 /// One of the optimizers above, one of autodiff/optimizer_rules.h or autodiff/update_rule.h, or a
-/// program's own UpdateRule.
+/// user-defined UpdateRule.
 using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
                                Adam, NAdam, RAdam, Adamax, Adadelta, Asgd,
                                Rprop, Lion, Adafactor, Muon, UpdateRule>;
 
-/// An optimizer with its defaults and its name for users.
+/// An optimizer with its default settings, and the name by which users select it.
 struct NamedOptimizer {
   std::string_view name;
   Optimizer optimizer;
 };
-/// All optimizers with a name.
+/// Returns all named optimizers.
 const std::vector<NamedOptimizer>& NamedOptimizers();
 
-/// The name, in NamedOptimizers, of an optimizer of this kind and with states of these types,
-/// or the name of the rule.
+/// Returns the name, in NamedOptimizers, of an optimizer of the same kind with states of the same
+/// types. For an UpdateRule, returns the name of the rule.
 std::string_view OptimizerName(const Optimizer& optimizer);
-/// Their names: "sgd, momentum, ... or muon".
+/// Returns the names of all named optimizers: "sgd, momentum, ... or muon".
 std::string OptimizerChoices();
-/// The optimizer of that name with its defaults, or an error naming the
-/// choices.
+/// Returns the optimizer called `name` with its default settings. Returns kInvalidArgument, with
+/// the known names in the message, if there is none.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
-/// The default learning rate: 1e-3 for Adam, AdamW, RAdam and Muon, 2e-3 for NAdam and Adamax,
-/// 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for RmsProp, Adagrad, Adafactor, Asgd and
-/// Rprop, 1 for Adadelta, 1e-4 for Lion, and UpdateRule::learning_rate for a rule.
+/// Returns the default learning rate: 1e-3 for Adam, AdamW, RAdam and Muon, 2e-3 for NAdam and
+/// Adamax, 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for RmsProp, Adagrad, Adafactor, Asgd
+/// and Rprop, 1 for Adadelta, 1e-4 for Lion, and UpdateRule::learning_rate for a rule.
 double DefaultLearningRate(const Optimizer& optimizer);
 
-/// Error unless the constants are in range: momentum, alpha, rho and betas in [0, 1), eps and
-/// clip above 0, decay and the other constants of sums not negative, beta2_decay negative, 1 to
-/// 100 iterations, 8 or 16 rest bits; eta_minus in (0, 1), eta_plus above 1; and unless they can
-/// be combined (amsgrad and dampening). For a rule, CheckUpdateRule.
+/// Returns kInvalidArgument if a setting is not finite or out of range:
+///   - `momentum`, the betas, `rho` and the `alpha` of RmsProp must be in [0, 1).
+///   - `eps`, `eps2` and `clip` must be above 0.
+///   - `decay`, `initial`, `lr_decay`, `momentum_decay`, `lambd`, `t0`, `min_step`, `eps1` and the
+///     `alpha` of Asgd must not be negative.
+///   - `beta2_decay` must be negative, and `iterations` must be 1 to 100.
+///   - `eta_minus` must be in (0, 1), `eta_plus` above 1, and `max_step` at least `min_step`.
+///   - `rest_bits` must be 8 or 16. The settings must satisfy the requirements of `amsgrad` (AdamW)
+///     and `dampening` (Momentum).
+/// An UpdateRule is checked by CheckUpdateRule.
 Status CheckOptimizer(const Optimizer& optimizer);
 
-/// Whether a param of that type is updated in f32, as an f16 param is by optimizers that keep
-/// squares of gradients, which would underflow: Adam, AdamW, RmsProp and Adagrad. The
-/// difference from the f32 number is a state of f32, "w.rest", the optimizer's states are
-/// f32, and AdamW's moments must be Moments::kFull.
+/// Returns whether `optimizer` updates a param of type `param` in f32. This is the case for f16
+/// params and optimizers that store squares of gradients, which would underflow in f16: Adam,
+/// RmsProp, Adagrad, and AdamW with Moments::kFull. The difference between the f32 weight and the
+/// f16 param is an f32 state, "w.rest", and the other states are f32.
 bool UpdatesInF32(const Optimizer& optimizer, DType param);
 
-/// The names of the optimizer's states for the param `name` of that type: "w.velocity"; "w.v";
-/// "w.m", "w.v", and for 8-bit AdamW then "w.m_scale", "w.v_scale"; before these "w.delta" if
-/// w is split, or "w.rest" if it is updated in f32. Empty for optimizers that are rules
-/// (autodiff/update_rule.h), whose states are known once they have run.
+/// Returns the names of the states that the optimizer's op has for a param called `name` of type
+/// `type`: "w.velocity", or "w.v", or "w.m" and "w.v", followed by "w.m_scale" and "w.v_scale" for
+/// 8-bit AdamW. "w.delta" comes first if w is split, and "w.rest" comes first if w is updated in
+/// f32. States of update rules (autodiff/update_rule.h) are not included, because they are only
+/// known once the rule has run.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,
                                     const TensorType& type);
 
-/// Whether updates round stochastically, and so read a seed.
+/// Returns whether updates round stochastically and therefore read a seed.
 bool ReadsSeed(const Optimizer& optimizer);
 
-/// Whether a block of a param (BlockElements, autodiff/train_step.h) can be updated by itself to
-/// the same bits.
+/// Returns whether updating a block of a param (BlockElements, autodiff/train_step.h) separately
+/// gives the same bits as updating the whole param.
 bool UpdatesByBlocks(const Optimizer& optimizer);
 
-/// The elements of a param that an update covers.
+/// The range of a param's elements that an update covers.
 struct ParamBlock {
-  std::string param = {};  // its name
-  int64_t elements = 0;    // of the whole param
-  int64_t first = 0;       // first element of the block
+  std::string param = {};  // the name of the param
+  int64_t elements = 0;    // the number of elements of the whole param
+  int64_t first = 0;       // the first element of the block
 };
 
-/// The step's inputs of an update.
+/// The scalars of a step that an update reads.
 struct UpdateInputs {
-  Value lr;     // f32 scalar; f64 for an f64 param, which a rule updates then
-  Value step;   // i64 scalar, 1 at the first step
-  Value scale;  // f32 scalar multiplying every gradient; Value() for none
-  Value seed = {};  // i64 scalar; Value() unless ReadsSeed
-  /// Bool scalar: whether to update anything; if not, `scale` is infinite too. Value(): always
-  /// true.
+  /// The learning rate, an f32 scalar. It may be f64 for an f64 param, which a rule then updates.
+  Value lr;
+  Value step;  // i64 scalar, 1 in the first step
+  /// An f32 scalar that multiplies every gradient. Value() means 1.
+  Value scale;
+  Value seed = {};  // i64 scalar, or Value() unless ReadsSeed
+  /// A bool scalar, false if the step must not update anything. `scale` is then infinite too.
+  /// Value() means true.
   Value good = {};
-  /// The inputs of a ParamGroup; Value() for none.
+  /// The inputs of a ParamGroup. Value() means that the optimizer's constants are used.
   Value momentum = {};
   Value decay = {};
-  StepScalars* scalars = nullptr;  // of the step; not null
+  StepScalars* scalars = nullptr;  // of the step, must not be null
 };
 
-/// Emits the update of `block` by `gradient` into `block`'s builder and declares its states. The
-/// new content of "w" is called "new:w". Stochastic rounding depends on the seed, the step,
-/// the param's name and the element. A param of a type that the optimizer does not update is
-/// an error of the builder.
+/// Emits the update of `block` with `gradient` into the builder of `block`, and declares the
+/// optimizer's states. The new content of "w" is called "new:w". Stochastic rounding depends on the
+/// seed, the step, the param's name and the index of the element. If the optimizer does not support
+/// the param's type, sets the error of the builder.
 void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
                 Value block, Value gradient, const UpdateInputs& inputs);
 
-/// `gradient` times an f32 scalar, in the gradient's type; computed in a type with the scalar's
-/// range.
+/// Emits `gradient` times the f32 scalar `scale`. The result has the gradient's type. The product
+/// is computed in f32, or in f64 for an f64 gradient.
 Value EmitScaled(Value gradient, Value scale);
 
-/// The factor that scales gradients of global norm `norm` to at most `max_norm`, as in PyTorch's
+/// Emits the factor that clips gradients of global norm `norm` to `max_norm`, as in PyTorch's
 /// clip_grad_norm_: min(1, max_norm / (norm + 1e-6)), an f32 scalar.
 Value EmitClipScale(Value norm, double max_norm);
 

@@ -1,11 +1,12 @@
 #ifndef STOWAGE_AUTODIFF_OPTIMIZER_RULES_H_
 #define STOWAGE_AUTODIFF_OPTIMIZER_RULES_H_
 
-// The optimizers of torch.optim as update rules (autodiff/update_rule.h): those that have no op
-// of their own, and the forms of the others that their ops do not have, such as a momentum that
-// is an input of the step. Formulas and states are PyTorch's; `t` is the step, `d` the gradient
-// plus decay * w. Coefficients, such as lr / (1 - beta1^t), are computed once for all
-// params with the same settings (autodiff/step_scalars.h).
+// Implements the optimizers of torch.optim as update rules (autodiff/update_rule.h), composed of
+// elementwise ops. These are the optimizers without an op of their own, and the variants that the
+// other optimizers' ops do not support, such as a momentum that is an input of the step. Formulas
+// and states are PyTorch's. In the formulas, `t` is the step and `d` is the gradient plus decay *
+// w. Coefficients such as lr / (1 - beta1^t) are computed once for all params with the same
+// settings (autodiff/step_scalars.h).
 //
 //   TrainOptions options{.optimizer = NAdam{.decay = 0.01, .is_decoupled = true}};
 
@@ -21,23 +22,24 @@ struct Adagrad;
 struct Adam;
 struct AdamW;
 
-/// Dozat 2016, "Incorporating Nesterov momentum into Adam", with m and v of Adam:
-/// mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2), P = the product of mu(1) to mu(t);
-/// w -= lr ((1 - mu(t)) / (1 - P) d + mu(t+1) / (1 - P mu(t+1)) m) / (sqrt(v_hat) + eps).
-/// States "w.m", "w.v" and the scalar "w.mu_product", P.
+/// NAdam (Dozat 2016, "Incorporating Nesterov momentum into Adam"). With m and v as in Adam, mu(t)
+/// = beta1 (1 - 0.96^(t momentum_decay) / 2) and P = mu(1) mu(2) ... mu(t), w -= lr ((1 - mu(t)) /
+/// (1 - P) d + mu(t+1) / (1 - P mu(t+1)) m) / (sqrt(v_hat) + eps).
+/// The states are "w.m", "w.v" and the scalar "w.mu_product", which is P.
 struct NAdam {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double decay = 0;
   double momentum_decay = 4e-3;
-  bool is_decoupled = false;  // w -= lr decay w, as in AdamW, rather than d
+  /// Applies the decay as w -= lr decay w, as in AdamW, instead of adding it to the gradient.
+  bool is_decoupled = false;
 };
 
-/// Liu et al. 2020, "On the variance of the adaptive learning rate and beyond": with
-/// r_inf = 2 / (1 - beta2) - 1 and r = r_inf - 2 t beta2^t / (1 - beta2^t), the update is Adam's
-/// times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)) if r > 5, else lr m_hat. eps is
-/// added to sqrt(v) before the correction of v.
+/// RAdam (Liu et al. 2020, "On the variance of the adaptive learning rate and beyond"). Let r_inf =
+/// 2 / (1 - beta2) - 1 and r = r_inf - 2 t beta2^t / (1 - beta2^t). If r > 5, the update is Adam's
+/// times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)). Otherwise it is w -= lr m_hat.
+/// eps is added to sqrt(v) before the bias correction of v.
 struct RAdam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -46,8 +48,8 @@ struct RAdam {
   bool is_decoupled = false;
 };
 
-/// Kingma & Ba 2015, section 7: m = beta1 m + (1 - beta1) d;  u = max(beta2 u, |d| + eps);
-/// w -= lr / (1 - beta1^t) m / u. States "w.m" and "w.u".
+/// Adamax (Kingma & Ba 2015, section 7): m = beta1 m + (1 - beta1) d; u = max(beta2 u, |d| + eps);
+/// w -= lr / (1 - beta1^t) m / u. The states are "w.m" and "w.u".
 struct Adamax {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -55,17 +57,17 @@ struct Adamax {
   double decay = 0;
 };
 
-/// Zeiler 2012: v = rho v + (1 - rho) d^2;  c = sqrt(u + eps) / sqrt(v + eps) d;
-/// u = rho u + (1 - rho) c^2;  w -= lr c. States "w.v" and "w.u".
+/// Adadelta (Zeiler 2012): v = rho v + (1 - rho) d^2;  c = sqrt(u + eps) / sqrt(v + eps) d; u = rho
+/// u + (1 - rho) c^2;  w -= lr c. The states are "w.v" and "w.u".
 struct Adadelta {
   double rho = 0.9;
   double eps = 1e-6;
   double decay = 0;
 };
 
-/// Polyak & Juditsky 1992, averaged SGD: w = (1 - lambd eta) w - eta d;
-/// ax += (w - ax) / max(1, t - 1 - t0);  eta = lr / (1 + lambd lr t)^alpha, which the next step
-/// uses; the first one uses lr. States "w.ax" and the scalar "w.eta".
+/// Averaged SGD (Polyak & Juditsky 1992): w = (1 - lambd eta) w - eta d; ax += (w - ax) / max(1, t
+/// - 1 - t0);  eta = lr / (1 + lambd lr t)^alpha. The new eta applies from the next step on, and
+/// the first step uses eta = lr. The states are "w.ax" and the scalar "w.eta".
 struct Asgd {
   double lambd = 1e-4;
   double alpha = 0.75;
@@ -73,10 +75,10 @@ struct Asgd {
   double decay = 0;
 };
 
-/// Riedmiller & Braun 1993: s = sign(d prev); size is multiplied by eta_plus where s > 0, by
-/// eta_minus where s < 0, and clamped to [min_step, max_step]; d = 0 where s < 0;
-/// w -= sign(d) size;  prev = d. The first size is the learning rate. States "w.prev" and
-/// "w.step_size".
+/// Rprop (Riedmiller & Braun 1993). With s = sign(d prev), `size` is multiplied by eta_plus where s
+/// > 0 and by eta_minus where s < 0, and is clamped to [min_step, max_step]. Then d = 0 where s <
+/// 0;  w -= sign(d) size;  prev = d. The initial size is the learning rate. The states are "w.prev"
+/// and "w.step_size".
 struct Rprop {
   double eta_minus = 0.5;
   double eta_plus = 1.2;
@@ -85,7 +87,8 @@ struct Rprop {
   double decay = 0;
 };
 
-/// The optimizers as rules. Preconditions: constants in range, and full moments.
+/// Returns the optimizer as an update rule. The settings must pass CheckOptimizer, and moments and
+/// velocities must not have a low-precision format.
 UpdateRule RuleOf(const NAdam& nadam);
 UpdateRule RuleOf(const RAdam& radam);
 UpdateRule RuleOf(const Adamax& adamax);

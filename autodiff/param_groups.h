@@ -1,8 +1,8 @@
 #ifndef STOWAGE_AUTODIFF_PARAM_GROUPS_H_
 #define STOWAGE_AUTODIFF_PARAM_GROUPS_H_
 
-// Groups of params that are trained otherwise than the rest: with other settings, by another
-// optimizer, with settings that are inputs of the step, or not at all.
+// Defines param groups, like those of torch.optim: sets of params with their own settings or
+// optimizer, with settings that are inputs of the step, or that are frozen.
 //
 //   TrainOptions options{.optimizer = AdamW{.decay = 0.1}};
 //   options.groups = {{.pattern = "*.bias", .decay = 0}};
@@ -19,8 +19,8 @@
 
 namespace stowage {
 
-/// Settings that are inputs of the step, which are written before every step like "lr". The
-/// momentum is also Adam's beta1.
+/// The settings of a group that are inputs of the step, to be written before every step like "lr".
+/// For Adam and similar optimizers, the momentum is beta1.
 struct GroupInputs {
   bool lr = false;
   bool momentum = false;
@@ -29,11 +29,11 @@ struct GroupInputs {
   bool any() const { return lr || momentum || decay; }
 };
 
-/// Params with other settings than the rest: another optimizer, weight decay or learning rate,
-/// or frozen. A group names its params by a pattern (base/strings.h); the first group whose
-/// pattern matches a param's name applies, and a param without a match keeps the optimizer's
-/// settings. The updates are those of PyTorch's param groups, with `decay` as weight_decay and
-/// `lr_scale` times the step's lr as lr.
+/// A set of params with their own optimizer, weight decay or learning rate, or frozen params. The
+/// params are selected by a pattern (base/strings.h). The first group whose pattern matches a
+/// param's name applies to the param. A param that matches no group is updated with the optimizer's
+/// settings. The updates are equal to those of PyTorch's param groups with `decay` as weight_decay
+/// and `lr_scale` times the step's lr as lr.
 ///
 ///   // GPT-2 as it is usually trained: decay for matrices only.
 ///   TrainOptions options{.optimizer = AdamW{.decay = 0.1},
@@ -42,7 +42,7 @@ struct GroupInputs {
 ///                                   {.pattern = "wte", .lr_scale = 0.1},
 ///                                   {.pattern = "wpe", .frozen = true}}};
 ///
-///   // A rate and a momentum of their own at every step, for params of a backbone.
+///   // Params of a backbone with their own learning rate and momentum at every step.
 ///   options.groups = {{.pattern = "backbone.*",
 ///                      .optimizer = Momentum{.decay = 1e-4},
 ///                      .name = "backbone",
@@ -50,60 +50,64 @@ struct GroupInputs {
 ///   ...
 ///   step.Write("lr:backbone", 1e-4), step.Write("momentum:backbone", 0.9);
 struct ParamGroup {
-  /// Matches the params' names: `*` is any run of characters, `?` exactly one.
+  /// Matches the params' names. `*` matches any sequence of characters, and `?` any single one.
   std::string pattern;
   /// Replaces the optimizer's decay.
   std::optional<double> decay = std::nullopt;
-  /// Multiplies the learning rate, in f32. With 0 the params do not change but have gradients
-  /// and states.
+  /// Multiplies the learning rate, in f32. With 0, the params do not change, but still have
+  /// gradients and states.
   double lr_scale = 1;
-  /// The params do not change and have neither gradients nor states; `decay` and `lr_scale` are
-  /// unused.
+  /// If true, the params do not change and have neither gradients nor states. `decay` and
+  /// `lr_scale` are then ignored.
   bool frozen = false;
-  /// Replaces the optimizer; its settings are those of these params.
+  /// Replaces the optimizer, with all of its settings.
   std::optional<Optimizer> optimizer = std::nullopt;
-  /// The updates ascend: they negate the gradient, and then add the decay.
+  /// If true, updates maximize the loss: the gradient is negated before the decay is added.
   bool maximize = false;
-  /// The name in "lr:<name>", "momentum:<name>" and "decay:<name>", the scalars that the step reads
-  /// in place of "lr" and of the optimizer's constants: f64 if a param is f64, else f32. Groups may
-  /// share a name, and thereby inputs. A step whose groups all have a rate has no input "lr".
+  /// The name of the group's inputs "lr:<name>", "momentum:<name>" and "decay:<name>". The step
+  /// reads these scalars in place of "lr" and the optimizer's constants. They are f64 if any param
+  /// of the model is f64, and f32 otherwise. Groups with the same name share their inputs. A step
+  /// has no input "lr" if every trained param is in a group with its own learning rate.
   std::string name = {};
   GroupInputs inputs = {};
 };
 
-/// The names of the inputs of a group.
+/// Return the names of the inputs of the group called `group`.
 std::string GroupRateName(std::string_view group);
 std::string GroupMomentumName(std::string_view group);
 std::string GroupDecayName(std::string_view group);
-/// Whether `name` is one of these.
+/// Returns whether `name` has the form of an input of a group.
 bool IsGroupInput(std::string_view name);
 
-/// The first group whose pattern matches `param`, or null.
+/// Returns the first group whose pattern matches `param`, or null.
 const ParamGroup* FindParamGroup(std::span<const ParamGroup> groups,
                                  std::string_view param);
 
-/// Error kInvalidArgument: a pattern that matches no param of `graph` (the error names some
-/// params), a decay below 0 or not finite, an lr_scale below 0 or not finite in f32, inputs
-/// without a name or that `graph` has already, an invalid optimizer (CheckOptimizer), an input
-/// for a momentum or decay that the update, by `optimizer` or the group's own, has only as a
-/// constant. O(params * groups).
+/// Returns kInvalidArgument if a pattern matches no param of `graph` (the message names some
+/// params), if a decay is negative or not finite, if an lr_scale is negative or not finite in f32,
+/// if a group has inputs but no name, if `graph` already has a value with the name of an input, or
+/// if an optimizer is invalid (CheckOptimizer). Returns kUnsupported if a momentum or decay is an
+/// input but the group's optimizer, or `optimizer` if it has none, supports it only as a constant.
+/// O(params * groups).
 Status CheckParamGroups(const Graph& graph, const Optimizer& optimizer,
                         std::span<const ParamGroup> groups);
 
-/// The names of `wrt`, or of all float params of `graph` if it is empty, without frozen params.
-/// Error kInvalidArgument: all of them are frozen.
+/// Returns the names in `wrt`, or the names of all float params of `graph` if `wrt` is empty,
+/// without frozen params. If there are no groups, returns `wrt`. Returns kInvalidArgument if all of
+/// the params are frozen.
 Result<std::vector<std::string>> WithoutFrozen(
     const Graph& graph, const std::vector<std::string>& wrt,
     std::span<const ParamGroup> groups);
 
-/// `groups` with a decay of 0 for the params of `graph` whose names match one of `patterns`;
-/// their other settings stay. Error kInvalidArgument: a pattern that matches no param, or
-/// only frozen ones.
+/// Returns `groups` with a decay of 0 for the params of `graph` whose names match one of
+/// `patterns`. Other settings of these params are kept. Returns kInvalidArgument if a pattern
+/// matches no param or only frozen params.
 Result<std::vector<ParamGroup>> WithoutDecay(
     const Graph& graph, std::vector<ParamGroup> groups,
     std::span<const std::string> patterns);
 
-/// The optimizer of `group`, or else `optimizer`, with the group's decay; `group` may be null.
+/// Returns the optimizer of `group`, or `optimizer` if it has none, with the decay of the group.
+/// `group` may be null.
 Optimizer OptimizerOfGroup(const Optimizer& optimizer, const ParamGroup* group);
 
 }  // namespace stowage

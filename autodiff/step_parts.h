@@ -1,8 +1,8 @@
 #ifndef STOWAGE_AUTODIFF_STEP_PARTS_H_
 #define STOWAGE_AUTODIFF_STEP_PARTS_H_
 
-// The parts of which training steps are built: the Linker of forward and backward, and the
-// Updater of params with its LossScaler.
+// Provides the components from which training steps are built: the Linker, which joins forward and
+// backward graphs, and the Updater, which updates params, with its LossScaler.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Differentiated model,
 //                            Differentiate(forward, "loss", options));
@@ -40,60 +40,62 @@
 
 namespace stowage {
 
-/// How the copy of a micro-batch differs from the copy of a whole batch.
+/// How the copy of a micro-batch's graph differs from the graph.
 struct MicroBatch {
-  std::string suffix = {};    // of the names of its nodes' results
+  std::string suffix = {};    // appended to the names of its nodes' results
   int64_t first_dropout = 0;  // added to the ids of its dropouts
 };
 
-/// The seed, the gradient of the loss: a number, times `scale`, an f32 scalar, if given.
+/// The seed of the backward pass, which is the gradient of the loss: `value`, multiplied by
+/// `scale`, an f32 scalar, if there is one.
 struct LossGradient {
   double value = 1;
   Value scale = {};
 };
 
-/// Links a forward graph and its backward graph in one builder: the saved leaves of the
-/// backward graph become the forward values themselves, the seed a number. The forward part
-/// is copied at once, the backward part node by node, so that the caller may put updates
-/// between them.
+/// Links a forward graph and its backward graph in one builder. The saved leaves of the backward
+/// graph become the forward values themselves, and the seed becomes a constant or a scaled value.
+/// The forward graph is copied in one call. The backward graph is copied node by node, so that the
+/// caller can emit updates in between.
 ///
-/// A linear_cross_entropy that is the loss, and that nothing else reads, is left out of the
-/// forward part, because its gradient op computes the loss too. States that the forward
-/// graph writes hold their new content from then on; if the backward graph reads an old
-/// content, the linker copies it first.
+/// If the loss is a linear_cross_entropy that no other node reads, the op is omitted from the
+/// forward pass, because its gradient op computes the loss too. A state that the forward graph
+/// writes has its new content from then on. If the backward graph reads the old content, the linker
+/// copies it first.
 class Linker {
  public:
-  /// All but `micro_batch` must outlive this.
+  /// All arguments except `micro_batch` must outlive this.
   Linker(const Graph& forward, const Graph& backward, std::string_view loss,
          GraphBuilder* g, const MicroBatch& micro_batch = {});
 
-  /// Declares the forward graph's leaves.
+  /// Declares the leaves of the forward graph.
   void DeclareLeaves();
-  /// Uses `value` for a leaf instead of declaring it.
+  /// Uses `value` for a leaf of the forward graph instead of declaring it.
   void MapLeaf(ValueId leaf, Value value) { forward_copy_.Map(leaf, value); }
 
-  /// Appends the forward graph's nodes, except a loss that the backward graph computes.
+  /// Appends the nodes of the forward graph, except a loss that the backward graph computes.
   void CopyForward();
 
-  /// Maps the backward graph's leaves to forward values, and the seed to a fill, times the
-  /// scale if there is one. Error: the forward graph lacks a value that the backward graph
-  /// reads, or has it with another type.
+  /// Maps the leaves of the backward graph to forward values, and its seed to `seed`. Returns
+  /// kInvalidArgument if the forward graph lacks a value that the backward graph reads, or has it
+  /// with another type.
   Status WireUp(const LossGradient& seed = {});
 
-  /// Appends one node of the backward graph; to be called in order. A constant that the
-  /// forward graph has too is not repeated: constants are live for the whole step.
+  /// Appends one node of the backward graph. Nodes must be copied in order. A constant that is
+  /// equal to one of the forward graph is not copied, because constants are live for the whole
+  /// step.
   void CopyBackwardNode(NodeId id);
 
-  /// Declares the forward graph's outputs. All nodes must be there.
+  /// Declares the outputs of the forward graph. All nodes must have been copied.
   void DeclareOutputs();
 
   Value forward(ValueId id) const { return forward_copy_[id]; }
   Value backward(ValueId id) const { return backward_copy_[id]; }
-  /// The final content of a leaf of the forward graph, which may have written it.
+  /// Returns the content of a leaf of the forward graph after all writes of the forward graph.
   Value last_content(ValueId leaf) const;
 
  private:
-  // Values that the backward graph reads, by the forward node that overwrites them.
+  // Values that the backward graph reads, indexed by the forward node that overwrites them.
   using Overwritten = std::multimap<NodeId, ValueId>;
 
   // The linear_cross_entropy of the loss, and its gradient, which computes the same loss.
@@ -120,48 +122,51 @@ class Linker {
   std::map<ValueId, Value> old_contents_;  // copies for the backward graph
 };
 
-/// A param to train, and the last backward node (kNoNode: none) that computes its gradient
-/// or reads what the update overwrites.
+/// A param to train.
 struct Trained {
   ValueId param;     // in the forward graph
   ValueId gradient;  // in the backward graph
+  /// The last backward node that computes the gradient or reads the param, or kNoNode.
   NodeId last;
 };
 
-/// A model's forward and backward graph, ready to be linked into a step any number of times.
+/// The forward and backward graphs of a model, which can be linked into a step several times.
 struct Differentiated {
-  Graph forward;  // its loops return what backward reads (SaveInLoops)
+  Graph forward;  // its loops return the saved values (SaveInLoops)
   Graph backward;
   std::vector<Trained>
-      trained;  // in one order for all micro-batches of a batch
+      trained;  // in the same order for all micro-batches of a batch
 };
 
-/// Errors: those of BuildBackward and WithoutFrozen; a pattern in options.gradients
-/// that no trained param has.
+/// Returns `forward` and its backward graph for the params that `options` trains. Propagates errors
+/// of BuildBackward and WithoutFrozen. Returns kInvalidArgument if a pattern in `options.gradients`
+/// matches no trained param.
 Result<Differentiated> Differentiate(const Graph& forward,
                                      std::string_view loss,
                                      const TrainOptions& options);
 
-/// Copies the backward nodes by `linker`. Calls `made(i)` once the gradient of
-/// model.trained[i] has been emitted and nothing will read its param any more.
+/// Copies all nodes of the backward graph with `linker`. Calls `made(i)` once the gradient of
+/// model.trained[i] has been emitted and no later node reads its param.
 void CopyBackward(const Differentiated& model, Linker& linker,
                   const std::function<void(size_t)>& made);
 
-/// One more than the largest id of a dropout, random_uniform or random_normal in `graph` and
-/// its bodies. Copies of a graph in one step draw from different ids:
+/// Returns one more than the largest id of a dropout, random_uniform or random_normal in `graph`
+/// and its bodies, or 0 if there is none. Copies of a graph in the same step use different ids:
 ///
 ///   copy.CopyNode(id, WithDropoutIdsFrom(node, first));
 ///   first += DropoutIds(graph);
 int64_t DropoutIds(const Graph& graph);
 
-/// The attributes of `node`, with `first` added to its id and to those in its bodies.
+/// Returns the attributes of `node`, with `first` added to the id of a random op and to the ids in
+/// its bodies.
 Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 
-/// The loss scale of a training step as nodes: a state that the gradient of the loss starts
-/// from, that updates divide by, and that changes when all gradients are known. Its states
-/// are "loss_scale", f32, and "loss_scale.good_steps", i64, the good steps in a row, if the
-/// scale is dynamic, and "loss_scale.skipped", i64, the number of skipped steps. Its outputs
-/// are "update_skipped", f32, 1 or 0, and "new:loss_scale", if the scale is dynamic.
+/// Emits the nodes for the loss scale of a training step. The gradient of the loss is multiplied by
+/// the scale, updates divide by it, and a dynamic scale is adjusted when all gradients are known.
+///
+/// The states are "loss_scale.skipped", i64, the number of skipped steps, and for a dynamic scale
+/// also "loss_scale", f32, and "loss_scale.good_steps", i64, the number of consecutive good steps.
+/// The outputs are "update_skipped", f32, 1 or 0, and for a dynamic scale also "new:loss_scale".
 ///
 ///   LossScaler scaler(*options.loss_scaling, &g);
 ///   linker.WireUp(scaler.Seed(1));
@@ -171,19 +176,19 @@ Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 ///   scaler.Settle(good);
 class LossScaler {
  public:
-  /// Declares the states. Both must outlive this.
+  /// Declares the states. Both arguments must outlive this.
   LossScaler(const LossScaling& scaling, GraphBuilder* g);
 
-  /// The seed for a loss of this weight.
+  /// Returns the seed of the backward pass for a loss with this weight.
   LossGradient Seed(double weight) const;
-  /// 1 / scale, an f32 scalar.
+  /// Returns 1 / scale, an f32 scalar.
   Value Inverse();
-  /// The number of updates up to this one, for bias correction: `step`, the number of steps,
-  /// less the skipped ones.
+  /// Returns the number of updates up to and including this one, for bias correction: `step` minus
+  /// the number of skipped steps.
   Value UpdatesUpTo(Value step);
 
-  /// Emits the updates of the states; `good` is a bool scalar, true if all gradients are
-  /// finite. To be called after all reads of the states.
+  /// Emits the updates of the states. `good` is a bool scalar that is true if all gradients are
+  /// finite. Call this after all reads of the states.
   void Settle(Value good);
 
  private:
@@ -199,40 +204,42 @@ class LossScaler {
 /// Emits the updates of params in a training step.
 class Updater {
  public:
-  /// Both must outlive this.
+  /// Both arguments must outlive this.
   Updater(const TrainOptions& options, GraphBuilder* g)
       : options_(options), g_(*g) {}
 
-  /// Declares the inputs "lr", unless groups have their own, "step" and, if an optimizer reads one, "seed", unless the
-  /// model has them, those of groups, and the states of a loss scale.
+  /// Declares the inputs of the groups, the states of a loss scale and these inputs: "lr", "step"
+  /// unless the model has it, and, if an optimizer reads it, "seed" unless the model has it. If a
+  /// group has its own learning rate, "lr" is only declared once an update reads it.
   void DeclareInputs();
 
-  /// The seed for a loss of this weight.
+  /// Returns the seed of the backward pass for a loss with this weight.
   LossGradient Seed(double weight = 1) const;
 
-  /// Updates `param` by `gradient`, of its shape.
+  /// Updates `param` with `gradient`, which has the same shape.
   void Update(Value param, Value gradient);
-  /// Updates a block of a param by as much of its gradient.
+  /// Updates a block of a param with the corresponding block of its gradient.
   void Update(const ParamBlock& which, Value block, Value gradient);
 
-  /// Makes the updates that follow scale their gradients so that the norm of all is at most
-  /// options.clip_norm and without the loss scale, and with loss scaling update nothing if
-  /// that norm is not finite. For options that UpdatesWait.
+  /// Sets the factor by which later updates scale their gradients. The factor removes the loss
+  /// scale and clips the global norm to options.clip_norm. With loss scaling, later updates do
+  /// nothing if the sum of squares of all gradients is not finite. Requires UpdatesWait(options).
   void Await(const std::vector<Value>& gradients);
-  /// The same from the sums of squares of the gradients, f32 scalars, added up in this order.
+  /// Does the same, given the sums of squares of the gradients, f32 scalars, which are added up in
+  /// this order.
   void AwaitSquares(const std::vector<Value>& squares);
 
-  /// Declares the gradients of options.gradients as outputs, without the loss scale;
-  /// `gradients` has them by param.
+  /// Declares the gradients selected by options.gradients as outputs, without the loss scale.
+  /// `gradients` contains the gradients by name of their param.
   void GiveOut(const std::map<std::string, Value>& gradients);
 
  private:
-  /// The inputs of updates of a param of that type in `group`, which may be null.
+  /// Returns the inputs for updates of params of type `dtype` in `group`, which may be null.
   UpdateInputs InputsOf(const ParamGroup* group, DType dtype);
   Value ScaledRate(Value rate, double scale);
-  /// Updates the average of `block` after its update.
+  /// Updates the moving average of `block` after its update.
   void Average(Value block);
-  /// The weight of the param in this step's averages of that type.
+  /// Returns the weight of the params in this step's moving averages of type `dtype`.
   Value AverageWeight(DType dtype);
 
   const TrainOptions& options_;
@@ -242,7 +249,7 @@ class Updater {
   std::optional<StepScalars> scalars_;
   std::map<std::pair<ValueId, double>, Value>
       scaled_rates_;             // by rate and scale
-  Value ascent_ = {};            // the scale of gradients that are ascended
+  Value ascent_ = {};            // the scale of gradients to maximize the loss
   Value is_first_average_ = {};  // bool scalar
   std::map<DType, Value> average_weights_;
 };

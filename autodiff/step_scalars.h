@@ -1,9 +1,9 @@
 #ifndef STOWAGE_AUTODIFF_STEP_SCALARS_H_
 #define STOWAGE_AUTODIFF_STEP_SCALARS_H_
 
-// Scalar arithmetic of optimizer updates: learning rates, bias corrections and other
-// coefficients. Numbers that are known when the step is built are folded in double, and equal
-// expressions of the step's inputs become one node for all params.
+// Provides scalar arithmetic for optimizer updates: learning rates, bias corrections and other
+// coefficients. Constant expressions are folded in double precision. Equal expressions of the
+// step's inputs become a single node, shared by all params.
 //
 //   StepScalars scalars(&g, DType::kF32);
 //   const StepScalar step = scalars.Of(inputs.step), lr = scalars.Of(inputs.lr);
@@ -24,7 +24,7 @@ namespace stowage {
 
 class StepScalars;
 
-/// A number, or a scalar of the step.
+/// A constant number, or a scalar that is computed in every step.
 class StepScalar {
  public:
   StepScalar(double number) : number_(number) {}  // NOLINT: as in 2 * x
@@ -39,20 +39,21 @@ class StepScalar {
   friend StepScalar Sqrt(StepScalar x);
   friend StepScalar Max(StepScalar a, StepScalar b);
   friend StepScalar Log(StepScalar x);
-  /// base^exponent for a base of at least 0.
+  /// Returns base^exponent. `base` must not be negative.
   friend StepScalar Power(StepScalar base, StepScalar exponent);
-  /// 1 - base^exponent without cancellation, for a base in [0, 1) and an exponent above 0.
+  /// Returns 1 - base^exponent without cancellation. `base` must be in [0, 1), and `exponent` must
+  /// be above 0.
   friend StepScalar OneMinusPower(StepScalar base, StepScalar exponent);
 
  private:
   friend class StepScalars;
   StepScalar(StepScalars* scalars, Value value)
       : scalars_(scalars), value_(value) {}
-  /// `op` of operands that are not both numbers.
+  /// Emits `op`. At least one operand must not be a constant.
   static StepScalar Emit(OpKind op, StepScalar a, StepScalar b);
   static StepScalar Emit(OpKind op, StepScalar a);
 
-  StepScalars* scalars_ = nullptr;  // null for a number
+  StepScalars* scalars_ = nullptr;  // null for a constant
   Value value_ = {};
   double number_ = 0;
 };
@@ -60,26 +61,27 @@ class StepScalar {
 /// The scalars of one step.
 class StepScalars {
  public:
-  /// For scalars of that type, f32, or f64 where a param is f64. The builder must outlive this.
+  /// Scalars are computed in `dtype`: f32, or f64 if a param is f64. The builder must outlive this.
   StepScalars(GraphBuilder* g, DType dtype) : g_(*g), dtype_(dtype) {}
   StepScalars(const StepScalars&) = delete;
   StepScalars& operator=(const StepScalars&) = delete;
 
   DType dtype() const { return dtype_; }
-  /// The scalar `value` of any number type, converted.
+  /// Returns the scalar `value`, of any numeric type, converted to dtype().
   StepScalar Of(Value value);
-  /// As an operand of that type.
+  /// Returns `x` as a value of type `dtype`.
   Value As(StepScalar x, DType dtype);
 
-  /// A bool scalar: whether a < b, a = b.
+  /// Return a bool scalar for a < b and a == b, respectively.
   Value IsLess(StepScalar a, StepScalar b);
   Value IsEqual(StepScalar a, StepScalar b);
-  /// a where `condition`, a bool scalar, holds, else b.
+  /// Returns `a` if the bool scalar `condition` is true, and `b` otherwise.
   StepScalar Choose(Value condition, StepScalar a, StepScalar b);
 
  private:
   friend class StepScalar;
-  // A node by its op, its operands, and the type of its result; a number by its bits.
+  // Identifies a node by its op, its operands and the type of its result. The operand of a fill is
+  // the bits of its number.
   using Key = std::tuple<OpKind, std::vector<int64_t>, DType>;
 
   Value As(StepScalar x) { return As(x, dtype_); }

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_AUTODIFF_UPDATE_RULE_H_
 #define STOWAGE_AUTODIFF_UPDATE_RULE_H_
 
-// Update rules written in ops: a program's own, and the built-in Lion, Adafactor and Muon. A
-// rule is emitted once for each param, and its states are in the arena like any optimizer's.
+// Defines optimizers as update rules composed of ops: user-defined rules, and the built-in Lion,
+// Adafactor and Muon. A rule is emitted once for each param. Its states are in the arena, like the
+// states of every optimizer.
 //
 //   // Lion (Chen et al. 2023).
 //   Optimizer lion = UpdateRule{
@@ -15,8 +16,9 @@
 //       },
 //       .learning_rate = 1e-4};
 //
-// A rule that is one op, with `updates` in its definition (ir/op_def.h), needs no copy by Set,
-// but cannot be skipped (LossScaling, autodiff/train_step.h), as Set and Lerp can.
+// A rule can also consist of a single user-defined op that updates its operands in place
+// (`updates`, ir/op_def.h). It then avoids the copy that Set makes. However, loss scaling cannot
+// skip the update (LossScaling, autodiff/train_step.h), as it can skip Set and Lerp.
 
 #include <functional>
 #include <string>
@@ -32,42 +34,45 @@ namespace stowage {
 class StepScalars;
 struct UpdateRule;
 
-/// One param, for a rule.
+/// The update of one param, as a rule sees it.
 class ParamUpdate {
  public:
+  /// `of` is the param and `by` is its gradient.
   ParamUpdate(Value of, Value by) : param(of), gradient(by), leaf_(of) {}
-  /// For a bf16 param whose f32 master weight `of` and `delta` hold; `by` is f32.
+  /// For a split bf16 param: `of` and `delta` together are the f32 master weight, and the gradient
+  /// `by` is f32.
   ParamUpdate(Value of, Value delta, Value by);
 
-  const Value param;     // in f32, if it is split
+  const Value param;     // the f32 master weight if the param is split
   const Value gradient;  // of the same type, after clipping
-  /// Scalar of the param's group: f64 for an f64 param whose group has an input for it
-  /// (ParamGroup), else f32.
+  /// The learning rate of the param's group, a scalar. It is f64 for an f64 param whose group has
+  /// an input for it (ParamGroup), and f32 otherwise.
   Value lr = {};
-  Value step = {};   // i64 scalar, 1 at the first step
-  double decay = 0;  // of the param's group, else the rule's
-  /// The inputs of the step that replace the momentum, or beta1, and the decay (ParamGroup);
-  /// Value(): the rule has constants.
+  Value step = {};   // i64 scalar, 1 in the first step
+  double decay = 0;  // the decay of the param's group, or of the rule
+  /// The inputs of the step that replace the momentum, or beta1, and the decay (ParamGroup).
+  /// Value() means that the rule uses constants.
   Value momentum = {};
   Value decay_input = {};
-  StepScalars* scalars = nullptr;  // of the step; not null
-  /// Bool scalar: whether the step updates anything, which Set and Lerp observe; Value():
-  /// always true.
+  StepScalars* scalars = nullptr;  // of the step, must not be null
+  /// A bool scalar that is false if the step must not update anything. Set and Lerp obey it.
+  /// Value() means true.
   Value good = {};
 
-  /// A state called "<param>.<suffix>", of the param's type unless one is given.
+  /// Declares and returns a state called "<param>.<suffix>". It has the type of the param unless
+  /// another type is given.
   Value State(std::string_view suffix, Init init = Init::Zeros());
   Value State(std::string_view suffix, const TensorType& type,
               Init init = Init::Zeros());
 
-  /// Makes `content`, of the same type, the new content of the param or of a state. All reads
-  /// of the old content must come before. Returns the new content.
+  /// Assigns `content` to `target`, which is the param or a state of the same type, and returns the
+  /// new content. All reads of the old content must have been emitted before.
   Value Set(Value target, Value content);
-  /// Moves a state towards `x` by `weight`, as LerpUpdate does (ir/ops.h), and returns
-  /// its new content.
+  /// Interpolates in place, state += weight * (x - state), as LerpUpdate does (ir/ops.h), and
+  /// returns the new content.
   Value Lerp(Value state, Value x, Value weight);
 
-  /// The learning rate in the param's element type.
+  /// Returns the learning rate in the element type of the param.
   Value LearningRate() const;
 
  private:
@@ -75,84 +80,94 @@ class ParamUpdate {
 
   void Note(Value written, Value leaf);
 
-  Value leaf_;                        // of the graph
-  Value delta_ = {};                  // of the graph, if the param is split
-  std::vector<NodeId> writers_ = {};  // of Set and Lerp
+  Value leaf_;                        // the param in the graph
+  Value delta_ = {};                  // the low bits, if the param is split
+  std::vector<NodeId> writers_ = {};  // nodes emitted by Set and Lerp
 };
 
 struct UpdateRule {
   std::string name = {};  // for messages and reports
-  /// Emits the update; it must write the param.
+  /// Emits the update, which must write the param.
   std::function<void(ParamUpdate&)> update = {};
-  double learning_rate = 1e-3;  // the default
-  double decay = 0;             // for `update` to apply
-  /// Whether a bf16 param is the upper half of an f32 master weight, which the rule updates and
-  /// whose lower 16 bits are a state, "<param>.delta" (math/optimizer.h). In bf16 alone, most
-  /// updates of a small learning rate would be lost by rounding.
+  double learning_rate = 1e-3;  // the default learning rate
+  double decay = 0;             // the weight decay, which `update` must apply
+  /// Whether a bf16 param is the upper half of an f32 master weight. The rule then updates the
+  /// master weight, whose lower 16 bits are a state, "<param>.delta" (math/optimizer.h). Without a
+  /// master weight, rounding to bf16 would discard most updates with a small learning rate.
   bool splits_bf16 = false;
 };
 
-/// Whether the param is of a type that rules composed of ops update, f32, bf16 or f64; else an
-/// error of the builder, for the rule called `name`.
+/// Returns whether rules composed of ops support the type of the param: f32, f64, or split bf16.
+/// Otherwise sets an error of the builder that names the rule, `name`.
 bool UpdatesType(const ParamUpdate& update, std::string_view name);
 
-/// Error kInvalidArgument: no name, no function, a learning rate or decay that is
-/// not finite or below 0.
+/// Returns kInvalidArgument if the rule has no name or no function, or if its learning rate or
+/// decay is negative or not finite.
 Status CheckUpdateRule(const UpdateRule& rule);
 
-/// Runs the rule. Errors of the builder: a rule that does not write the param, or that writes
-/// other than by Set and Lerp in a step that may be skipped.
+/// Runs the rule. Sets an error of the builder if the rule does not write the param, or if the step
+/// may be skipped and the rule writes by other means than Set and Lerp.
 void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
 
-// Built-in rules with fewer states than Adam, which has eight bytes for each f32 param. They
-// are composed of other ops, so that they run on every backend and their intermediate values
-// are planned like any others:
+// Built-in rules with less state than Adam, which stores eight bytes for each element of an f32
+// param. They are composed of other ops, so they run on every backend, and their intermediate
+// values are planned like all other values. Bytes of state for f32 params:
 //
-//   optimizer   states of a matrix (R, C)          of a vector (N)
-//   Lion        4 R C bytes                        4 N
-//   Muon        4 R C                              8 N (AdamW)
-//   Adafactor   4 (R + C)                          4 N
+//   optimizer   matrix (R, C)   vector (N)
+//   Lion        4 R C           4 N
+//   Muon        4 R C           8 N (AdamW)
+//   Adafactor   4 (R + C)       4 N
 //
-// Params of more than two axes, such as filters (O, I, 3, 3), count as matrices of the first
-// axis and the rest. Params are f32, f64 or, with one more state, split bf16
-// (UpdateRule::splits_bf16).
+// A param with more than two axes, such as filters (O, I, 3, 3), is treated as a matrix whose rows
+// are the first axis and whose columns are all other axes. Params may be f32, f64 or, with an
+// additional state, split bf16 (UpdateRule::splits_bf16).
 //
 //   TrainOptions options{.optimizer = Adafactor{}};
 
-/// Chen et al. 2023, "Symbolic discovery of optimization algorithms":
-/// c = beta1 m + (1 - beta1) g;  w -= lr (sign(c) + decay w);
-/// m = beta2 m + (1 - beta2) g. Learning rates are 3 to 10 times below AdamW's.
+/// Lion (Chen et al. 2023, "Symbolic discovery of optimization algorithms"): c = beta1 m + (1 -
+/// beta1) g;  w -= lr (sign(c) + decay w);  m = beta2 m + (1 - beta2) g. Suitable learning rates
+/// are 3 to 10 times smaller than for AdamW.
 struct Lion {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double decay = 0;
 };
 
-/// Shazeer & Stern 2018, "Adafactor", in PyTorch's form. For a matrix, only the mean squares of
-/// rows and columns are kept:
-/// b = step^beta2_decay;  r += b (mean of g^2 over a row - r);
-/// c += b (mean of g^2 over a column - c);  v = r c / max(mean r, eps1); of a vector
-/// v += b (g^2 - v). u = g / sqrt(max(v, eps1^2));
-/// a = max(eps2, rms w) min(lr, 1 / sqrt(step));
-/// w -= lr decay w + a u / max(1, rms u / clip). eps1 is the machine epsilon of w's
-/// type, or as given. r and c are PyTorch's states row_var and col_var.
+/// Adafactor (Shazeer & Stern 2018) in PyTorch's form. For a matrix, only the mean squares of the
+/// rows and columns of the gradient are stored:
+///
+///   b = step^beta2_decay
+///   r += b (mean of g^2 over a row - r);  c += b (mean of g^2 over a column - c)
+///   v = r c / max(mean r, eps1)                    (matrix)
+///   v += b (g^2 - v)                               (vector)
+///   u = g / sqrt(max(v, eps1^2))
+///   a = max(eps2, rms w) min(lr, 1 / sqrt(step))
+///   w -= lr decay w + a u / max(1, rms u / clip)
+///
+/// r and c are PyTorch's states row_var and col_var.
 struct Adafactor {
   double beta2_decay = -0.8;
-  double eps1 = 0;  // 0: the machine epsilon
+  /// 0 means the machine epsilon of the param's type.
+  double eps1 = 0;
   double eps2 = 1e-3;
   double clip = 1;
   double decay = 0;
-  /// Matrices are the last two axes, as in PyTorch, one for each index of the axes before.
+  /// If true, as in PyTorch, the last two axes are a matrix, and each index of the other axes is a
+  /// separate matrix.
   bool by_last_axes = false;
 };
 
-/// Jordan et al. 2024, "Muon", with the scale of Liu et al. 2025, which allows AdamW's
-/// learning rates: m += (1 - momentum) (g - m);  u = g + momentum (m - g);
-/// u = u / max(norm u, 1e-7), then `iterations` times u = a u + b s u + c s^2 u for
-/// s = u u^T (or transposed if R > C);
-/// w -= lr decay w + lr 0.2 sqrt(max(R, C)) u. The Newton-Schulz steps are in w's type.
-/// Vectors, and tables of which an op `gather` takes rows, are AdamW's, with beta1,
-/// beta2 and eps.
+/// Muon (Jordan et al. 2024) with the scale of Liu et al. 2025, which allows the learning rates of
+/// AdamW:
+///
+///   m += (1 - momentum) (g - m);  u = g + momentum (m - g)
+///   u = u / max(norm u, 1e-7)
+///   `iterations` times: s = u u^T;  u = a u + b s u + c s^2 u
+///   w -= lr decay w + lr 0.2 sqrt(max(R, C)) u
+///
+/// The iterations (Newton-Schulz, with Jordan's coefficients a, b and c) use the type of w. If R >
+/// C, they use u^T u instead of u u^T. Vectors, and embedding tables that an op `gather` reads, are
+/// updated by AdamW with beta1, beta2 and eps.
 struct Muon {
   double momentum = 0.95;
   int iterations = 5;
@@ -162,12 +177,12 @@ struct Muon {
   double decay = 0.1;
 };
 
-/// Whether Muon orthogonalizes the param's momentum: it is a matrix, or counts as one, and no
-/// table of which an op `gather` takes rows. Linear in the nodes of its graph.
+/// Returns whether Muon orthogonalizes the momentum of the param: whether the param has at least
+/// two axes and no op `gather` reads rows of it. Linear in the number of nodes of its graph.
 bool TakesMatrix(Value param);
 
-/// The optimizers as rules; Muon's is for params that TakesMatrix. Preconditions: constants in
-/// range.
+/// Returns the optimizer as an update rule. The settings must pass CheckOptimizer. The rule of Muon
+/// requires a param for which TakesMatrix returns true.
 UpdateRule RuleOf(const Lion& lion);
 UpdateRule RuleOf(const Adafactor& adafactor);
 UpdateRule RuleOf(const Muon& muon);

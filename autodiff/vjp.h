@@ -1,21 +1,22 @@
 #ifndef STOWAGE_AUTODIFF_VJP_H_
 #define STOWAGE_AUTODIFF_VJP_H_
 
-// Reverse-mode differentiation of a graph's nodes: the rule of each op and the sweep that
-// applies the rules to a whole graph or to the body of a loop.
+// Defines the derivatives of ops, and the sweep that applies them to a whole graph or to the body
+// of a loop (reverse-mode differentiation).
 //
-// A rule is a vector-Jacobian product written in IR: given the gradients of a node's
-// results (the cotangents), it emits nodes that compute the gradients of its inputs. Every
-// op of ir/ops.def has one Vjp, defined in vjps/<family>.cc as <op>Vjp; a missing one is a
-// link error. The backward graph keeps what a rule reads through input() or output(), so a
-// rule reads the type where the type is enough, and the output where it serves as well as
-// the input.
+// The derivative of an op is a rule that emits a vector-Jacobian product (VJP): given the gradients
+// of a node's results (the cotangents), it emits nodes that compute the gradients of the inputs.
+// Every op of ir/ops.def has one Vjp, defined in vjps/<family>.cc as <op>Vjp. A missing one is a
+// link error. The values that a rule reads with input() or output() become saved tensors.
+// Therefore, a rule should read only the type of a value if that is sufficient, and should prefer
+// the output to the input if both would do.
 //
 //   constinit const Vjp ExpVjp = Differentiable([](VjpContext& v) {
 //     v.Contribute(0, Mul(v.cotangent(), v.output()));
 //   });
 //
-// The sweep visits nodes last first, when all readers of their results have contributed:
+// The sweep visits the nodes in reverse order, so that all readers of a node's results have
+// contributed to their gradients when the node is visited:
 //
 //   Cotangents cotangents(forward);
 //   cotangents.Want(w);
@@ -36,11 +37,11 @@
 
 namespace stowage {
 
-/// The gradients of forward values during the sweep. Contributions to values through which
-/// no requested gradient passes are dropped, so that rules need not check.
+/// The gradients of forward values during the sweep. A gradient is accumulated only for values that
+/// are marked as wanted. Contributions to other values are ignored, so rules need not check.
 class Cotangents {
  public:
-  /// Nothing is wanted yet. `forward` must outlive this.
+  /// Initially, no value is wanted. `forward` must outlive this.
   explicit Cotangents(const Graph& forward)
       : forward_(forward),
         wanted_(static_cast<size_t>(forward.num_values()), false),
@@ -49,11 +50,11 @@ class Cotangents {
   void Want(ValueId id) { wanted_[static_cast<size_t>(id)] = true; }
   bool wanted(ValueId id) const { return wanted_[static_cast<size_t>(id)]; }
 
-  /// Adds `gradient`, of the value's type, to the sum; emits an `add` from the second
-  /// contribution on.
+  /// Adds `gradient`, which must have the value's type, to the gradient of value `id`. Emits an
+  /// `add` from the second contribution on.
   void Add(ValueId id, Value gradient);
 
-  /// The sum so far; nothing before the first contribution.
+  /// Returns the sum so far, or nothing before the first contribution.
   std::optional<Value> Find(ValueId id) const {
     return sums_[static_cast<size_t>(id)];
   }
@@ -68,29 +69,30 @@ class Cotangents {
   std::vector<std::optional<Value>> sums_;
 };
 
-/// Forward values as a backward graph reads them. Leaves of the forward graph keep their
-/// roles and names unless forward overwrites them. Views are taken again from their roots
-/// and fills and constants emitted again, so that none of them is saved. A value that only
-/// a concatenation reads is a slice of its result if backward has read that before and it
-/// is a small part of all forward values. Every other value is a leaf of role saved.
+/// Provides forward values to a backward graph. A leaf of the forward graph keeps its role and name
+/// unless the forward graph overwrites it. Views are rebuilt from their roots, and fills and
+/// constants are emitted a second time, so none of them is saved. A value that is read only by a
+/// concatenation is a slice of the concatenation's result, if the backward graph has already read
+/// that result and it has at most 1/16 of the bytes of all forward values. Every other value is a
+/// leaf of role saved.
 class ForwardValues {
  public:
-  /// Declares a leaf in `backward` for every value of `forward` that could be read, leaves
-  /// first, then results in order, so that new names differ from theirs; the caller drops
-  /// unread leaves. Both must outlive this.
+  /// Declares a leaf in `backward` for every value of `forward` that can be saved or read: first
+  /// the leaves, and then the results in order. This reserves their names. The caller must remove
+  /// unread leaves. Both arguments must outlive this.
   ForwardValues(const Graph& forward, GraphBuilder* backward);
 
-  /// The value `id` of the forward graph, in the backward graph.
+  /// Returns the value `id` of the forward graph in the backward graph.
   Value Read(ValueId id);
 
-  /// Read up to rounding, for a rule that multiplies by the value. The result of a layer
-  /// norm without scale and shift, or of a group norm as a view of one, is not saved if only
-  /// multiplications read it: it is computed as (x - mean) / deviation from the operands
-  /// that its own rule saves.
+  /// Does the same, up to rounding, for a rule that multiplies by the value. The result of a layer
+  /// norm without scale and shift, or of a group norm, which is a view of one, is not saved if only
+  /// multiplications, additions and subtractions read it. Instead it is recomputed as (x - mean) /
+  /// deviation from the operands that its own rule saves.
   Value ReadFactor(ValueId id);
 
-  /// Starts the reads of another forward node. A fill of more than one element is emitted
-  /// again for each node that reads it, so that it is not live in between.
+  /// Starts the reads of the next forward node. A fill of more than one element is emitted
+  /// separately for each node that reads it, so that it is not live in between.
   void BeginNode();
 
  private:
@@ -99,19 +101,20 @@ class ForwardValues {
 
   const Graph& forward_;
   GraphBuilder& backward_;
-  std::vector<std::optional<Value>> values_;  // by forward id
-  // By forward id: whether only rules of multiplications read it.
-  std::vector<bool> is_factor_;
-  std::vector<NodeId> concat_;  // its only reader, or kNoNode
+  // These are indexed by the id of the forward value.
+  std::vector<std::optional<Value>> values_;
+  std::vector<bool> is_factor_;  // whether ReadFactor may recompute it
+  std::vector<NodeId> concat_;   // the concat as its only reader, or kNoNode
   std::vector<bool> was_read_;
-  std::vector<ValueId> of_this_node_;  // fills and their views
+
+  std::vector<ValueId> of_this_node_;  // fills of this node and their views
 };
 
-/// One node of the forward graph and its gradients, for a rule. Values belong to the
-/// backward builder.
+/// A node of the forward graph and its gradients, as the rule of its op sees them. Values belong to
+/// the builder of the backward graph.
 class VjpContext {
  public:
-  /// All arguments must outlive the context.
+  /// All arguments must outlive this.
   VjpContext(const Graph& forward, const Node& node, ForwardValues* values,
              Cotangents* cotangents, GraphBuilder* builder)
       : forward_(forward),
@@ -127,7 +130,7 @@ class VjpContext {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_results() const { return static_cast<int>(node_.results.size()); }
 
-  // Reading a type saves nothing.
+  // Reading a type does not save the value.
   const TensorType& input_type(int i) const {
     return forward_.value(input_id(i)).type;
   }
@@ -137,35 +140,34 @@ class VjpContext {
   const Shape& input_shape(int i) const { return input_type(i).shape; }
   const Shape& output_shape(int r = 0) const { return output_type(r).shape; }
 
-  // Reading a value saves it until backward.
+  // Reading a value saves it until the backward pass.
   Value input(int i) { return values_.Read(input_id(i)); }
   Value output(int r = 0) { return values_.Read(output_id(r)); }
-  /// Input `i` of a multiplication (ForwardValues::ReadFactor).
+  /// Returns input `i` of a multiplication (ForwardValues::ReadFactor).
   Value factor(int i) { return values_.ReadFactor(input_id(i)); }
 
-  /// Whether the loss depends on result `r`. At least one result has a
-  /// cotangent.
+  /// Returns whether the loss depends on result `r`. At least one result has a cotangent.
   bool has_cotangent(int r) const {
     return cotangents_.Find(output_id(r)).has_value();
   }
-  /// The gradient of result `r`, of that result's type. Precondition:
+  /// Returns the gradient of result `r`, which has the type of the result. Requires
   /// has_cotangent(r).
   Value cotangent(int r = 0) const { return *cotangents_.Find(output_id(r)); }
 
-  /// Whether a gradient of input `i` is wanted.
+  /// Returns whether the gradient of input `i` is wanted.
   bool needs(int i) const { return cotangents_.wanted(input_id(i)); }
-  /// Adds `gradient`, of input i's type, to the gradient of input i. Ignored unless
-  /// needs(i).
+  /// Adds `gradient`, which must have the type of input `i`, to the gradient of input `i`. Does
+  /// nothing unless needs(i).
   void Contribute(int i, Value gradient) {
     cotangents_.Add(input_id(i), gradient);
   }
-  /// Removes and returns the gradient of input `i` so far, for rules that accumulate onto it
-  /// and contribute the sum. Nothing if there is none yet.
+  /// Removes and returns the gradient of input `i` so far, or returns nothing if there is none. For
+  /// rules that accumulate in place and contribute the sum.
   std::optional<Value> TakeAccumulated(int i) {
     return cotangents_.Take(input_id(i));
   }
 
-  /// Ends the differentiation with an error that names the node.
+  /// Stops the differentiation with a kUnsupported error that names the node.
   void Refuse(std::string_view reason);
 
  private:
@@ -181,7 +183,8 @@ class VjpContext {
   GraphBuilder& builder_;
 };
 
-/// The derivative of an op: a rule, zero wherever it exists, or the reason why there is none.
+/// The derivative of an op. It is a rule, or the reason why the op is not differentiable, or
+/// neither, if the derivative is zero wherever it exists.
 struct Vjp {
   using Rule = void (*)(VjpContext&);
   Rule rule = nullptr;
@@ -192,33 +195,36 @@ struct Vjp {
 
 constexpr Vjp Differentiable(Vjp::Rule rule) { return {.rule = rule}; }
 
-/// The derivative is zero (comparisons, signs, indices), or there are no inputs.
+/// Defines the derivative of an op as zero, for comparisons, signs, indices and ops without inputs.
 #define STOWAGE_ZERO_DERIVATIVE(kind) \
   constinit const Vjp kind##Vjp {}
-/// A gradient that would flow through the op is an error with this reason.
+/// Defines an op as not differentiable. A gradient that flows through it is an error with this
+/// reason.
 #define STOWAGE_NON_DIFFERENTIABLE(kind, reason) \
   constinit const Vjp kind##Vjp { .rule = nullptr, .refusal = reason }
 
-/// The derivative of an op; a refusal for an op of the program without one.
+/// Returns the derivative of an op. A user-defined op is not differentiable until DefineVjp is
+/// called for it.
 const Vjp& GetVjp(OpKind op);
 
-/// Defines the derivative of `op`, which DefineOp (ir/op_def.h) has returned:
-/// Differentiable(rule), Vjp{} if no gradient flows, or a refusal with its reason. The rule
-/// may emit any op. Error: `op` is not from DefineOp.
+/// Defines the derivative of `op`, a user-defined op that DefineOp (ir/op_def.h) has returned.
+/// `vjp` is Differentiable(rule), Vjp{} if no gradient flows through the op, or a refusal with its
+/// reason. The rule may emit any op. Returns kInvalidArgument if `op` is not from DefineOp.
 Status DefineVjp(OpKind op, const Vjp& vjp);
 
-/// "grad:" + name.
+/// Returns "grad:" + name.
 std::string GradientName(std::string_view name);
 
-/// Marks as wanted every value that depends on a wanted one.
+/// Marks every float value as wanted that depends on a wanted value through ops whose derivative is
+/// not zero.
 void WantAllThatDepends(const Graph& forward, Cotangents* cotangents);
 
-/// Names `gradient` as the gradient of `of`, unless it is a leaf or has such a name already
-/// (one value can be the gradient of several).
+/// Names `gradient` as the gradient of `of`, unless it is a leaf or already is a named gradient,
+/// because one value can be the gradient of several values.
 void NameGradient(const ValueInfo& of, Value gradient, GraphBuilder* g);
 
-/// Emits the gradients of every node between the values with a cotangent and the wanted
-/// ones, last node first. Linear in the nodes.
+/// Emits the gradients of all nodes between the values with a cotangent and the wanted values, in
+/// reverse order. Linear in the number of nodes.
 void Sweep(const Graph& forward, ForwardValues* values, Cotangents* cotangents,
            GraphBuilder* g);
 

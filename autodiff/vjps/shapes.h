@@ -1,8 +1,7 @@
 #ifndef STOWAGE_AUTODIFF_VJPS_SHAPES_H_
 #define STOWAGE_AUTODIFF_VJPS_SHAPES_H_
 
-// Shape work that several rules share: undoing a broadcast or a reduction,
-// zeros, and reshapes that emit nothing where nothing changes.
+// Provides shape helpers for VJP rules, such as the transposes of broadcasts and reductions.
 
 #include "autodiff/vjp.h"
 #include "ir/builder.h"
@@ -10,26 +9,26 @@
 
 namespace stowage {
 
-/// Zeros of a type, as a broadcast view of one element.
+/// Returns zeros of type `type`, as a broadcast view of a single element.
 Value Zeros(GraphBuilder& g, const TensorType& type);
 
-/// Removes and returns the gradient of input `i` so far, or zeros that may be overwritten: for
-/// rules that add to a few elements of it.
+/// Removes and returns the gradient of input `i` so far, or returns zeros if there is none. The
+/// result may be overwritten by rules that add to a few of its elements.
 Value AccumulatedOrZeros(VjpContext& v, int i);
 
-/// Reshape, or `x` itself when it has the shape already.
+/// Returns `x` reshaped to `shape`, or `x` itself if it already has that shape.
 Value ReshapeTo(Value x, const Shape& shape);
 
-/// The sum of `x` over everything a broadcast from `shape` to x's shape
-/// repeats: the transpose of BroadcastTo. `x` itself when that is nothing.
+/// Returns the sum of `x` over the axes along which a broadcast from `shape` to x's shape repeats
+/// elements. This is the transpose of BroadcastTo. Returns `x` itself if there are none.
 Value SumTo(Value x, const Shape& shape);
 
-/// Undoes the shape of a reduction: `reduced` repeated along the reduced axes
-/// of `shape`, all of them when `axes` is empty; with or without kept
+/// Returns `reduced`, the result of a reduction of `shape` over `axes`, broadcast back to `shape`.
+/// If `axes` is empty, all axes have been reduced. `reduced` may or may not have kept the reduced
 /// dimensions.
 Value Unreduce(Value reduced, const Axes& axes, const Shape& shape);
 
-/// The number of elements of `shape` along `axes`; all when empty.
+/// Returns the number of elements of `shape` along `axes`, or along all axes if `axes` is empty.
 int64_t CountAlong(const Shape& shape, const Axes& axes);
 
 }  // namespace stowage
