@@ -1,18 +1,18 @@
 #ifndef STOWAGE_COMPILE_CONVOLUTION_H_
 #define STOWAGE_COMPILE_CONVOLUTION_H_
 
-// The geometry of a convolution in C, and the convolutions that are matmuls of patches.
+// Provides the geometry of a convolution for kernels in C, and the vectorized convolutions, which
+// are matmuls of patches (im2col; Chellapilla et al. 2006).
 //
-// Kernels with vectors compute a band of rows of y at a time. The patches of a band, one column
-// for each of its positions, are in workspace, with zeros for padding (im2col; Chellapilla et
-// al. 2006):
+// Vectorized kernels compute a band of rows of y at a time. The patches of the band are copied into
+// workspace, one column for each output position, with zeros for padding:
 //
 //   conv              y band = w (O, C * kernel) times patches
 //   conv_transpose    patches = w^T times y band, added to x
 //   conv_weight_grad  w^T += patches times (y band)^T
 //
-// Convolutions of 1 x 1 read x itself. Those of few filters, such as depthwise ones, and scalar
-// kernels loop over the taps (convolution.cc).
+// Convolutions of 1 x 1 read x directly. Convolutions with few filters, such as depthwise ones, and
+// all scalar kernels loop over the elements of the filter, the taps (convolution.cc).
 
 #include <cstdint>
 #include <functional>
@@ -22,21 +22,24 @@
 
 namespace stowage::compile {
 
-/// The places o of an output axis in [first, end) for which a tap is not padding.
+/// A range [first, end) of indices along an output axis.
 struct Range {
   int64_t first = 0, end = 0;
 };
+/// Returns the output indices for which the tap `tap` does not read padding.
 Range RangeOfTap(const ConvDim& dim, int64_t tap);
-/// The first place of x that a tap reads, at the first place of its range.
+/// Returns the index along x's axis that the tap reads for the first output index of `range`.
 int64_t ShiftOf(const ConvDim& dim, const Range& range, int64_t tap);
 
-/// The geometry with x, w and y as flat tensors: (N, C, in), (O, C/g, kernel), (N, O, out).
+/// The geometry of a convolution of x (N, C, in) and w (O, C/g, kernel) to y (N, O, out), where
+/// `in`, `kernel` and `out` represent all spatial axes.
 struct FlatConv {
   FlatConv(const Tensor& x_, const Tensor& w_, const Tensor& y_,
            const Attrs& attrs)
       : x(x_), w(w_), y(y_), g(x.shape(), w.shape(), y.shape(), attrs) {}
 
-  /// The position of a row of x, y or w: everything but the last axis.
+  /// Return the index of the first element of a row of x, y or w. A row extends along the last
+  /// axis.
   Expr XRow(const Expr& n, const Expr& c, const Expr& z, const Expr& row) const;
   Expr YRow(const Expr& n, const Expr& o, const Expr& z, const Expr& row) const;
   Expr WRow(const Expr& o, const Expr& c, const Expr& z, const Expr& row) const;
@@ -45,10 +48,10 @@ struct FlatConv {
   const ConvGeometry g;
 };
 
-/// Whether the kernel is a matmul of patches.
+/// Returns whether the kernel is a matmul of patches.
 bool HasPatches(const Kernel& k, const FlatConv& f);
 
-/// Elements of workspace. Preconditions, here and below: HasPatches.
+/// Returns the number of elements of workspace. This and the functions below require HasPatches.
 int64_t PatchesScratch(const Kernel& k, const FlatConv& f, bool is_weight_grad);
 void WritePatchesConv(Kernel& k, const FlatConv& f);
 void WritePatchesConvTranspose(Kernel& k, const FlatConv& f);

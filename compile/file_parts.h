@@ -1,7 +1,7 @@
 #ifndef STOWAGE_COMPILE_FILE_PARTS_H_
 #define STOWAGE_COMPILE_FILE_PARTS_H_
 
-// The parts of a generated file: memory, constants and initial values, kernels, the bodies of
+// Generates the sections of a C file: memory, constants and initial values, kernels, the bodies of
 // programs, and the functions through which an application accesses values.
 //
 //   const Constants constants(graph, plan);
@@ -28,64 +28,67 @@ namespace stowage::compile {
 
 // --- Memory (memory.cc) ---
 
-/// A block of memory of the file: the arena, a region, or that of offloaded values.
+/// A block of memory of the file: the arena, a region, or the block of offloaded values.
 struct MemoryBlock {
-  std::string name = {};  // of its array or parameter: "arena", "region_sram"
-  std::string constant = {};  // of its bytes: "ARENA_BYTES", without the prefix
+  std::string name = {};      // its array or parameter: "region_sram"
+  std::string constant = {};  // its size, without prefix: "ARENA_BYTES"
   std::string section = {};   // the macro of its section attribute, if any
-  std::string comment = {};   // of the constant
+  std::string comment = {};   // the comment on the constant
   Bytes bytes = 0;
-  bool is_parameter = false;  // whether functions get its address
+  bool is_parameter = false;  // whether functions receive its address
 };
 
 /// The memory that the programs of a file share.
 class Memory {
  public:
-  /// Both must outlive this.
+  /// Both arguments must outlive this.
   Memory(std::span<const CProgram> programs, const CompileOptions& options);
 
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
-  /// The bytes of the arena or of all regions.
+  /// Returns the size of the arena, or the sum of the sizes of all regions.
   Bytes arena() const;
+  /// Returns the size of the block of offloaded values.
   Bytes slow() const { return blocks_.back().bytes; }
-  /// Where a placement has the buffers of a program; null without one.
+  /// Returns the placement of a program's buffers, or null if there is none.
   const PlacedPlan* placed(size_t program) const;
 
-  /// The block of offloaded values, of a region, or of the arena if there are none.
+  /// Returns the name of a block. If `on_host`, it is the block of offloaded values. Otherwise it
+  /// is the block of region `region`, or the arena if there is no placement.
   const std::string& NameOf(bool on_host, int32_t region) const;
-  /// "arena + 256": the first byte of buffer `buffer` of a program, which is not outside, and
-  /// `offset` bytes.
+  /// Returns the address `offset` bytes after the start of a program's buffer, for example "arena +
+  /// 256". The buffer must not be outside the arena (Region::kOutside).
   std::string AddressOf(size_t program, int32_t buffer, Bytes offset = 0) const;
 
-  /// The parameters of a function: blocks, and then `more`. `qualifier` is "const " or "".
+  /// Returns the parameter list of a function: the blocks that are parameters, followed by `more`.
+  /// `qualifier` is "const " or "".
   std::string Parameters(std::string_view more = "",
                          std::string_view qualifier = "") const;
-  /// Statements that mark the parameters that `body` does not mention as unused.
+  /// Returns statements that mark the parameters that `body` does not mention as unused.
   std::string UnusedIn(std::string_view body) const;
 
  private:
   std::span<const CProgram> programs_;
   const CompileOptions& options_;
-  std::vector<MemoryBlock> blocks_;  // the last one of offloaded values
+  std::vector<MemoryBlock> blocks_;  // the last one is for offloaded values
 };
 
 // --- Constants and initial values (initial_values.cc) ---
 
-/// Frozen params outside the arena (PlanOptions::outside) as constant data of the file, which is
-/// in flash and takes no RAM.
+/// The frozen params outside the arena (PlanOptions::outside), which become constant data of the
+/// file. The data is stored in flash memory and uses no RAM.
 class Constants {
  public:
-  /// The constants of the training step, numbered in the order of its params.
+  /// Numbers the constants of the training step in the order of its params.
   Constants(const Graph& graph, const Plan& plan);
 
-  /// The name of the param's array; empty for a param in the arena.
+  /// Returns the name of the param's array, or "" if the param is in the arena.
   std::string NameOf(std::string_view param) const;
-  /// The names of the arrays, by param.
+  /// Returns the names of the arrays, by param.
   const std::map<std::string, std::string, std::less<>>& names() const {
     return names_;
   }
 
-  /// The definitions of the arrays. Precondition: `contents` has the bytes of each.
+  /// Returns the definitions of the arrays. `contents` must contain the bytes of each of them.
   std::string Text(const std::map<std::string, std::string>& contents) const;
 
  private:
@@ -93,17 +96,17 @@ class Constants {
   Bytes alignment_;
 };
 
-/// The function that fills params and states before the first step.
+/// The code that fills params and states before the first step.
 ///
 ///   first_normal_f32(AT(f32, arena + 0), 100352, 0x1F2E..., 0.05, seed);  /* fc1.w */
 struct InitialText {
-  std::string functions;  // definitions that the body calls
-  std::string body;       // uses `uint64_t seed`
+  std::string functions;  // definitions of functions and data that `body` uses
+  std::string body;       // reads `uint64_t seed`
 };
 
-/// Elements are the same functions of seed, name and index as those of Session::Initialize
-/// (runtime/values.h), so that a compiled step starts from the same values. Params in
-/// `contents` start from those bytes; constants are omitted.
+/// Returns the code that sets the initial values. An element is the same function of seed, name and
+/// index as in Session::Initialize (runtime/values.h), so a compiled step starts from the same
+/// values. Params and states in `contents` start from those bytes. Constants are omitted.
 InitialText WriteInitialValues(
     const Graph& graph, const Plan& plan, const Memory& memory,
     const Constants& constants,
@@ -116,14 +119,14 @@ struct KernelCall {
   std::string name;
   std::vector<std::string> parameters;
   bool can_fail = false;
-  DType real = DType::kF32;  // of scratch memory
+  DType real = DType::kF32;  // the type of scratch memory
 };
 
-/// The kernels of a file: nodes whose functions have the same text share one.
+/// The kernels of a file. Nodes whose functions would have the same source code share a function.
 ///
-/// Nodes of bf16 and f16 whose op accumulates in its results are widened, as in the CPU
-/// backend (cpu/kernel.h): they compute on f32 copies of their operands and results, in
-/// workspace, and round once at the end.
+/// bf16 and f16 nodes whose op accumulates in its results are widened, as in the CPU backend
+/// (cpu/kernel.h): they compute with f32 copies of their operands and results, in workspace, and
+/// round once at the end.
 ///
 ///   static void layer_norm_2(const bf16 *x0, ..., bf16 *y0, f32 *scratch) {
 ///     for (...) scratch[i] = bfloat16_to_float(x0[i]);
@@ -139,13 +142,14 @@ class KernelSet {
   /// `simd` is CompileOptions::simd.
   explicit KernelSet(int simd = 0) : simd_(simd) {}
 
-  /// Precondition: OpInC has the op.
+  /// Adds the kernel of `node` unless an equal one exists, and returns its call. The op must be
+  /// available in C (OpInC).
   KernelCall Add(const Graph& graph, const Node& node, const Layouts& layouts);
 
-  /// The definitions, in the order in which they were first needed.
+  /// Returns the definitions of the kernels, in the order of their first use.
   const std::string& text() const { return text_; }
   int count() const { return static_cast<int>(names_.size()); }
-  /// The most stack that the arrays of one kernel take.
+  /// Returns the maximum number of bytes of local arrays in a kernel.
   Bytes stack() const { return stack_; }
 
  private:
@@ -153,46 +157,47 @@ class KernelSet {
 
   const int simd_;
   std::string text_;
-  std::map<std::string, std::string> names_;  // by the text after the name
+  std::map<std::string, std::string> names_;  // by op and text after the name
   std::map<OpKind, int> counts_;
   Bytes stack_ = 0;
 };
 
-/// Elements of `real` of a node's workspace, copies included.
+/// Returns the number of elements (of type `real`) in a node's workspace, including f32 copies.
 int64_t ScratchOf(const Graph& graph, const Node& node, int simd = 0);
 
 // --- Programs (step_writer.cc) ---
 
-/// The body of a program's function: the launches of the plan's stream, in order.
+/// The body of a program's function, which calls the kernels in the order of the plan.
 ///
 ///   /* fc1: mlp.cc:12 */
 ///   matmul_1(AT(f32, arena + 0), AT(f32, arena + 401408), AT(f32, arena + 532480));
 ///
-/// A loop is a for statement, a cond a chain of if statements; a body accesses memory outside
-/// it through pointers that are set for each iteration.
+/// A loop becomes a for statement, and a cond becomes a chain of if statements. A body accesses
+/// memory outside of it through pointers that are set for each iteration.
 struct StepText {
   std::string body;  // indented by two spaces
   int launches = 0;
-  bool can_fail = false;  // then it uses `int status`
+  bool can_fail = false;  // if true, `body` uses a variable `int status`
 };
 
-/// Buffers are in the arena, or where `placed` has them, if it is not null. Precondition: every
-/// op is in OpInC.
+/// Returns the body of a program's function. Buffers are at their addresses in `placed`, or in the
+/// arena if `placed` is null. Every op must be available in C (OpInC).
 StepText WriteStep(const Graph& graph, const Plan& plan,
                    const PlacedPlan* placed, const Memory& memory,
                    const Constants& constants, KernelSet* kernels);
 
-/// `text` as part of a C comment.
+/// Returns `text` in a form that is safe inside a C comment.
 std::string InComment(std::string_view text);
 
 // --- The file (file_writer.cc) ---
 
-/// The source and the header: types, memory, helpers, kernels, the functions of initial values,
-/// programs, saving and loading, and accessors. Precondition: the checks of CompileToC.
+/// Returns the source and the header. They contain types, memory, helpers, kernels, the
+/// initialization of values, programs, functions that save and load, and accessors. The arguments
+/// must have passed the checks of CompileToC.
 CompiledStep WriteFile(std::span<const CProgram> programs,
                        const CompileOptions& options);
 
-/// Whether `text` is a C identifier.
+/// Returns whether `text` is a C identifier.
 bool IsIdentifier(std::string_view text);
 std::string Upper(std::string_view text);
 

@@ -1,12 +1,11 @@
 #ifndef STOWAGE_COMPILE_KERNEL_H_
 #define STOWAGE_COMPILE_KERNEL_H_
 
-// One node of a graph, and the C function that computes it.
+// Writes the C function that computes a node of a graph.
 //
-// The description of an op family writes loops over index expressions; shapes, strides and
-// attributes are constants in them. Addresses are not: they are the function's parameters,
-// so that nodes of one kind share a function. Views cost nothing, since strides are part of
-// the index expressions.
+// The writer of an op family emits loops over index expressions. Shapes, strides and attributes are
+// constants in these expressions. Addresses are parameters of the function, so that equal nodes
+// share a function. Views are free, because strides are part of the index expressions.
 //
 //   void WriteReverse(Kernel& k) {  // y[i] = x[n - 1 - i], along the only axis
 //     const int64_t n = k.out(0).shape()[0];
@@ -16,9 +15,10 @@
 //     });
 //   }
 //
-// Text of kernels and helpers is written for all number types at once: `real` is float, double
-// or a vector of floats, and `@` stands for the suffix of a function or a literal of that
-// type: "exp@(x) + 0.5@" is "expf(x) + 0.5f", "exp(x) + 0.5" or "exp_x8(x) + 0.5f".
+// The code of kernels and helpers is written once for all number types. `real` is replaced with
+// float, double or a vector of floats, and `@` with the suffix of a function or literal of that
+// type. For example, "exp@(x) + 0.5@" becomes "expf(x) + 0.5f", "exp(x) + 0.5" or "exp_x8(x) +
+// 0.5f".
 
 #include <cstdint>
 #include <functional>
@@ -37,17 +37,17 @@
 
 namespace stowage::compile {
 
-/// A C expression. "0" is left out of index expressions.
+/// A C expression. Terms "0" are omitted from index expressions.
 using Expr = std::string;
 using Index = std::vector<Expr>;  // one for each axis
 
-/// `a * b`, simplified if one of them is 0 or 1.
+/// Returns `a * b`, simplified if `a` is "0" or `b` is 0 or 1.
 Expr Times(const Expr& a, int64_t b);
-/// The sum of the terms that are not "0", or "0".
+/// Returns the sum of the terms that are not "0", or "0" if there are none.
 Expr Plus(std::span<const Expr> terms);
 Expr Plus(std::initializer_list<Expr> terms);
 
-/// An operand, a result or scratch memory, as a parameter of the C function.
+/// A parameter of the C function: an operand, a result or scratch memory.
 class Tensor {
  public:
   Tensor(std::string name, const TensorType& type, const Strides& strides)
@@ -60,7 +60,7 @@ class Tensor {
   const Strides& strides() const { return strides_; }
   bool is_contiguous() const { return IsContiguous(type_.shape, strides_); }
 
-  /// The position of an element, in elements from the first.
+  /// Returns the offset of an element from the first element, in elements.
   Expr At(std::span<const Expr> index) const;
   Expr At(std::initializer_list<Expr> index) const;
 
@@ -70,23 +70,25 @@ class Tensor {
   Strides strides_;
 };
 
-/// The C type of elements, a typedef of the generated file: "f32", "bf16", "u8".
+/// Returns the C type of elements, a typedef of the generated file such as "f32", "bf16" or "u8".
 std::string_view CType(DType dtype);
 
-/// f16 or bf16.
+/// Returns whether `dtype` is f16 or bf16.
 bool Is16Bits(DType dtype);
 
 struct KernelForm {
-  /// Bytes of the vectors of floats (CompileOptions::simd); 0: only scalars.
+  /// The size of vectors of floats in bytes (CompileOptions::simd). 0 means scalars only.
   int simd = 0;
-  /// Whether bf16 and f16 operands and results are contiguous f32 copies
+  /// Whether the kernel gets contiguous f32 copies of bf16 and f16 operands and results
   /// (compile/file_parts.h).
   bool is_widened = false;
 };
 
+/// The kernel of a node: the node's operands and results, and the C code written so far.
 class Kernel {
  public:
-  /// `layouts` are those of `graph`, which has the node; null where only types matter.
+  /// `node` must be a node of `graph`. `layouts` are the layouts of `graph`. They may be null if
+  /// only types are needed.
   Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
          KernelForm form = {});
 
@@ -99,11 +101,11 @@ class Kernel {
   const Tensor& in(size_t i) const { return inputs_[i]; }
   const Tensor& out(size_t r) const { return outputs_[r]; }
 
-  /// The type in which the node computes: f64 if an operand or result is, otherwise f32.
+  /// Returns the type of the computation: f64 if an operand or result is f64, and f32 otherwise.
   DType real() const { return real_; }
-  /// A literal of that type.
+  /// Returns a literal of that type.
   Expr Real(double value) const;
-  /// The elements of the widest vectors; 1 in scalar kernels and those of f64.
+  /// Returns the number of elements of the widest vectors, which is 1 in scalar and f64 kernels.
   int64_t lanes() const { return real_ == DType::kF32 ? lanes_ : 1; }
 
   // --- Text ---
@@ -112,70 +114,73 @@ class Kernel {
   void Line(const Args&... args) {
     AddLine(StrCat(args...));
   }
-  /// for (name = 0; name < count; ++name). `body` gets the variable's unique name, or "0"
-  /// if there is only one iteration.
+  /// Writes `for (name = 0; name < count; ++name)`. `body` receives the unique name of the
+  /// variable, or "0" if there is only one iteration.
   void For(std::string_view name, int64_t count,
            const std::function<void(const Expr&)>& body);
-  /// Nested loops over `shape`; `body` gets one variable for each axis.
+  /// Writes nested loops over `shape`. `body` receives one variable for each axis.
   void ForEach(const Shape& shape,
                const std::function<void(const Index&)>& body);
-  /// Loops over all elements of tensors of one shape, with as few loops as their strides
-  /// allow, the innermost one in vectors if all strides are 0 or 1; `body` gets the position
-  /// in each.
+  /// Writes loops over all elements of tensors of the same shape, with the minimum number of loops
+  /// that the strides allow. The innermost loop is vectorized if all of its strides are 0 or 1.
+  /// `body` receives the offset of the element in each tensor.
   void ForElements(std::span<const Tensor* const> tensors,
                    const std::function<void(std::span<const Expr>)>& body);
-  /// For, in vectors if the kernel has them: `body` is written for the elements from its
-  /// argument on, and then for single elements, the rest. In vectors, `real` is a vector type,
-  /// and Load and Store access consecutive elements if the position has the variable, whose
-  /// stride must be 1; otherwise Load repeats one element. A body that has no vector form, such
-  /// as a call of a function without one, is written for single elements only.
+  /// Does the same as For, but vectorized if the kernel has vectors. `body` is written for vectors
+  /// of elements that begin at its argument, and then for the remaining single elements. In
+  /// vectors, `real` is a vector type. Load and Store access consecutive elements if the index
+  /// mentions the variable, which must have stride 1. Otherwise, Load broadcasts one element. A
+  /// body without a vector form, such as a call of a function without one, is only written for
+  /// single elements.
   void ForVectors(std::string_view name, int64_t count,
                   const std::function<void(const Expr&)>& body);
-  /// The elements of the vectors in which ForVectors computes `count` elements; 1: none.
+  /// Returns the number of elements of the vectors in which ForVectors computes `count` elements. 1
+  /// means that no vectors are used.
   int64_t LanesFor(int64_t count) const;
-  /// Writes `body` for vectors of `lanes` elements, of consecutive values of `variable`; if that
-  /// is "", all of Load is. Writes nothing and returns false if it has no vector form.
+  /// Writes `body` for vectors of `lanes` elements, for consecutive values of `variable`. If
+  /// `variable` is "", every Load accesses consecutive elements. If `body` has no vector form,
+  /// writes nothing and returns false.
   bool InVectors(int64_t lanes, const Expr& variable,
                  const std::function<void()>& body);
-  /// The elements that the text being written computes at once.
+  /// Returns the number of elements that the code being written computes simultaneously.
   int64_t width() const { return width_; }
-  /// The body being written has no vector form.
+  /// Declares that the body being written has no vector form.
   void RefuseVectors() { has_vector_form_ = false; }
-  /// `head` { body }.
+  /// Writes `head { body }`.
   void Block(std::string_view head, const std::function<void()>& body);
-  /// Declares a local array of `real`, all zeros; returns its name. These arrays and scalars
-  /// are all that a kernel has on the stack.
+  /// Declares a local array of `real` that is initialized to zeros, and returns its name. A kernel
+  /// has only these arrays and scalars on the stack.
   Expr Array(std::string_view name, std::initializer_list<int64_t> sizes);
-  /// A name that is not used in this kernel yet.
+  /// Returns `name`, with a suffix if the name is already used in this kernel.
   std::string Fresh(std::string_view name);
 
-  /// Workspace from element `first` on, as a tensor.
+  /// Returns the workspace from element `first` on as a tensor.
   Tensor Scratch(int64_t first, const Shape& shape) const;
-  /// The element at `at`: floats of any type as real, others as they are.
+  /// Returns the element at offset `at`. Elements of any float type are converted to real.
   Expr Load(const Tensor& tensor, const Expr& at);
-  /// The same as real, whatever its type.
+  /// Returns the element at offset `at`, converted to real from any type.
   Expr LoadReal(const Tensor& tensor, const Expr& at);
-  /// Writes the line that stores `value`, which is real if the tensor is of floats.
+  /// Writes the statement that stores `value`, which must be real if the tensor has floats.
   void Store(const Tensor& tensor, const Expr& at, const Expr& value);
   /// Sets all elements of a contiguous tensor to 0.
   void Clear(const Tensor& tensor);
-  /// Element 0, of a scalar operand.
+  /// Returns the element of a scalar operand, converted to real.
   Expr Scalar(size_t input) { return LoadReal(in(input), "0"); }
-  /// Reads an index operand into a new variable; the function returns an error code unless
-  /// it is in [0, limit).
+  /// Loads an element of an index operand into a new variable. The kernel returns an error code
+  /// unless the index is in [0, limit).
   Expr LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit);
 
-  /// Calls a function; its error codes are the kernel's.
+  /// Writes a call of a function. If `can_fail`, the kernel returns error codes of the function.
   void Call(const Expr& call, bool can_fail);
 
   // --- The result ---
 
-  /// "const f32 *x0, f32 *y0": the parameters that the text mentions.
+  /// Returns the declarations of the parameters that the code mentions: "const f32 *x0, f32 *y0".
   std::string Parameters() const;
-  /// Their names, in order.
+  /// Returns the names of these parameters, in order.
   std::vector<std::string> UsedParameters() const;
   bool can_fail() const { return can_fail_; }
-  /// Bytes of its local arrays.
+  /// Returns the size of the local arrays in bytes.
   Bytes stack() const { return stack_; }
   std::string Body() const;
 
@@ -189,24 +194,24 @@ class Kernel {
   std::string text_;
   int depth_ = 1;
   int64_t width_ = 1;
-  Expr along_;  // the variable of the vectors being written
+  Expr along_;  // the loop variable of the vectors being written
   bool has_vector_form_ = true;
   bool can_fail_ = false;
   Bytes stack_ = 0;
   std::map<std::string, int, std::less<>> names_;
 };
 
-/// The parameter of scratch memory, of `real` elements.
+/// The name of the parameter for scratch memory, which has elements of type `real`.
 inline constexpr std::string_view kScratch = "scratch";
 
-/// Replaces `real` and `@` in text for numbers of `type`. Of floats, exp@, log@ and tanh@ are
-/// functions of the file, which give the same bits on every processor.
+/// Replaces `real` and `@` in `text` for numbers of type `type`. For f32, exp@, log@ and tanh@
+/// become functions of the file, which give the same bits on every processor.
 std::string ForType(std::string_view text, DType type);
-/// The same for vectors of `lanes` floats.
+/// Does the same for vectors of `lanes` floats.
 std::string ForVectorType(std::string_view text, int64_t lanes);
-/// Whether `c` may be part of an identifier.
+/// Returns whether `c` may be part of an identifier.
 bool IsPartOfName(char c);
-/// Whether `text` has `name` as a whole identifier.
+/// Returns whether `text` contains `name` as a whole identifier.
 bool Mentions(std::string_view text, std::string_view name);
 
 }  // namespace stowage::compile

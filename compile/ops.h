@@ -1,11 +1,11 @@
 #ifndef STOWAGE_COMPILE_OPS_H_
 #define STOWAGE_COMPILE_OPS_H_
 
-// The ops that can be written in C, each with the function that writes its kernel.
+// Lists the ops that are available in C, with the function that writes the kernel of each.
 //
-// Each family has a file, <family>.cc, named as in ir/ops. Kernels follow ir/op_def.h: they
-// accept the strides that `accepts` allows, and result 0 may overwrite any operand of
-// `may_overwrite`.
+// Each family of ops has a file, <family>.cc, with the same name as in ir/ops. Kernels comply with
+// ir/op_def.h: they accept the strides that `accepts` allows, and result 0 may overwrite any
+// operand in `may_overwrite`.
 //
 //   const COp op = OpInC(OpKind::kMatMul);
 //   if (op.write != nullptr) op.write(kernel);
@@ -20,16 +20,18 @@
 
 namespace stowage::compile {
 
+/// How an op is written in C.
 struct COp {
-  /// Writes the body of the node's function. Null: the op is not available in C.
+  /// Writes the body of the node's function. Null means that the op is not available in C.
   void (*write)(Kernel& k) = nullptr;
-  /// Elements of `real` in scratch memory. Null: none.
+  /// Returns the number of elements of scratch memory, of type `real`. Null means 0.
   int64_t (*scratch)(const Kernel& k) = nullptr;
-  /// Whether operands and results may be f16 or bf16, because the function never reads its
-  /// results back. Otherwise it gets f32 copies (compile/file_parts.h).
+  /// Whether the function accepts f16 and bf16 operands and results, because it never reads its
+  /// results. Otherwise it gets f32 copies (compile/file_parts.h).
   bool takes_16_bits = false;
 };
 
+/// Returns how `op` is written in C. `write` is null if the op is not available in C.
 COp OpInC(OpKind op);
 
 // --- Families ---
@@ -39,22 +41,23 @@ void WriteCast(Kernel& k);
 void WriteGlu(Kernel& k);
 void WriteGluGrad(Kernel& k);
 void WriteFusedElementwise(Kernel& k);
-/// Whether ScalarExpr has an expression for `op`.
+/// Returns whether ScalarExpr has an expression for `op`.
 bool IsScalarOp(OpKind op);
 
-/// An elementwise op as a C expression of one element, for the op itself, for fused chains and
-/// for the activations inside other ops; nothing for other ops. Arguments are evaluated
-/// several times, so they should be variables or elements. `dtype` is that of the operands;
-/// integers have only arithmetic and comparisons.
+/// Returns an elementwise op as a C expression of one element, or nothing for other ops. It is used
+/// for the op itself, for fused chains, and for activations inside other ops. The expression
+/// evaluates its arguments several times, so they should be variables or elements. `dtype` is the
+/// type of the operands. For integers, only arithmetic and comparisons are supported.
 ///
 ///   ScalarExpr(OpKind::kMul, attrs, {"a", "b"}, dtype, k);  // "a * b"
 std::optional<Expr> ScalarExpr(OpKind op, const Attrs& attrs,
                                std::span<const Expr> args, DType dtype,
                                const Kernel& k);
-/// `value` as a tensor of `dtype` would hold it: rounded, if that has 16 bits.
+/// Returns `value` rounded to `dtype` if that is a 16-bit type, as if it had been stored in a
+/// tensor and loaded.
 Expr RoundedTo(DType dtype, const Expr& value);
-/// The chain of a fused node, on variables for the leaves of its program; `at` are the
-/// positions in the results.
+/// Writes the chain of a fused node. `leaves` are variables for the leaves of its program, and `at`
+/// are the offsets in the results.
 void WriteChain(Kernel& k, std::span<const Expr> leaves,
                 std::span<const Expr> at);
 
@@ -97,7 +100,7 @@ void WriteTopK(Kernel& k);
 void WriteSumPartials(Kernel& k);
 
 void WriteSoftmax(Kernel& k);      // and log_softmax
-void WriteSoftmaxGrad(Kernel& k);  // and that of log_softmax
+void WriteSoftmaxGrad(Kernel& k);  // and log_softmax_grad
 void WriteCrossEntropy(Kernel& k);
 void WriteCrossEntropyGrad(Kernel& k);
 void WriteLinearCrossEntropy(Kernel& k);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_COMPILE_SUMS_H_
 #define STOWAGE_COMPILE_SUMS_H_
 
-// Sums and maxima over loops. In vectors, each lane adds up its own elements; at the end the
-// lanes are added in a fixed order, so that a sum is the same on every run.
+// Writes sums and maxima over loops. In vectorized loops, each lane adds up its own elements, and
+// the lanes are added at the end, in a fixed order. A sum is therefore the same in every run.
 //
 //   Sums sums(k, {"total"}, n);
 //   k.ForVectors("j", n, [&](const Expr& j) { sums.Add(0, k.Load(x, j)); });
@@ -20,16 +20,16 @@ namespace stowage::compile {
 
 class Sums {
  public:
-  /// Declares variables of these names, for Kernel::ForVectors loops over `count`. The names are
-  /// unique in the kernel's scope.
+  /// Declares variables with these names, for Kernel::ForVectors loops over `count` elements. A
+  /// suffix is added to a name that the kernel already uses.
   Sums(Kernel& k, const std::vector<std::string>& names, int64_t count);
 
-  /// In such a loop, adds `term` to sum `i`, a literal.
+  /// Adds `term` to sum number `i`. Call this inside the loop.
   void Add(size_t i, const Expr& term);
-  /// Adds up the lanes, behind the loops.
+  /// Adds up the lanes. Call this after the loops.
   void Finish();
 
-  /// The name of sum `i`, valid after Finish.
+  /// Returns the variable of sum number `i`. It contains the sum after Finish.
   const Expr& name(size_t i) const { return names_[i]; }
 
  private:
@@ -38,14 +38,15 @@ class Sums {
   std::vector<Expr> names_;
 };
 
-/// A sum of `count` numbers that are added one at a time, in any loops. Beyond some hundreds, it
-/// also keeps what rounding cuts off (Kahan 1965), so that its error does not grow with them.
+/// A sum of `count` numbers that are added one at a time, in arbitrary loops. For more than 512
+/// numbers it uses compensated summation (Kahan 1965), so that the rounding error does not grow
+/// with their number.
 ///
 ///   LongSum loss(k, "loss", rows);
 ///   k.For("row", rows, [&](const Expr& row) { loss.Add(k.Load(x, row)); });
 class LongSum {
  public:
-  /// Declares a variable of this name, which is unique in the kernel's scope.
+  /// Declares a variable with this name, which must be unique in the kernel's scope.
   LongSum(Kernel& k, std::string_view name, int64_t count);
   void Add(const Expr& term);
 
@@ -55,18 +56,19 @@ class LongSum {
   const bool keeps_rest_;
 };
 
-/// Declares a sum of term(i) over i in [0, count) and returns its name. Scalar kernels add in
-/// lanes, too, if there are many terms.
+/// Declares a variable, the sum of term(i) for i in [0, count), and returns its name. If there are
+/// many terms, scalar kernels also use several partial sums (kPartialSums).
 Expr WriteSum(Kernel& k, int64_t count,
               const std::function<Expr(const Expr& i)>& term);
 
-/// Declares `largest`, the largest of element(i) over i in [0, count); NaN if one of them is.
+/// Declares a variable `largest`, the maximum of element(i) for i in [0, count). It is NaN if an
+/// element is NaN.
 void WriteLargest(Kernel& k, int64_t count,
                   const std::function<Expr(const Expr& i)>& element);
 
-/// The partial sums of a scalar kernel, which compilers can vectorize.
+/// The number of partial sums in a scalar kernel. Compilers can vectorize their addition.
 inline constexpr int64_t kPartialSums = 8;
-/// The sum of an array of them.
+/// Returns the sum of an array of kPartialSums elements.
 Expr SumOfArray(const Expr& sums);
 
 }  // namespace stowage::compile
