@@ -48,8 +48,8 @@ DeviceNeeds NeedsOfC(int simd = 0);
 /// Returns the bytes that the scalar kernel of a node loads and stores, for PlaceInRegions. This is
 /// the memory traffic of a processor without a data cache. An operand that a matmul or a
 /// convolution reads repeatedly counts each time. Accesses are counted in the kernel's source code
-/// and multiplied by the trip counts of the surrounding loops. A loop without constant bounds
-/// counts as one iteration. The traffic of an operand or result is at least the traffic in
+/// and multiplied by the numbers of iterations of the surrounding loops. A loop without constant
+/// bounds counts as one iteration. The traffic of an operand or result is at least the traffic in
 /// TrafficOf.
 NodeTraffic TrafficOfC(const Graph& graph, const Layouts& layouts,
                        const Node& node, Bytes workspace);

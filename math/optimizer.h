@@ -1,10 +1,10 @@
 #ifndef STOWAGE_MATH_OPTIMIZER_H_
 #define STOWAGE_MATH_OPTIMIZER_H_
 
-// Optimizer updates of one element, as templates over the number type
-// (math/portable.h), and the compact formats of weights and moments: split master
-// weights (SplitMaster) and 8-bit moments (SignedDynamicCode and the other codes).
-// Constants of a step are computed once, in double, and rounded once.
+// Provides the optimizer updates of a single element, as templates over the number type
+// (math/portable.h), and the low-precision formats of weights and moments: split master weights
+// (SplitMaster) and 8-bit moments (SignedDynamicCode and the other codes). Constants of a step are
+// computed once, in double precision, and rounded once.
 //
 //   const auto k = math::AdamWConstants::At(step, lr, 0.9, 0.999, 1e-8, 0.01);
 //   math::AdamWStep(k, g, &w, &m, &v);
@@ -20,21 +20,21 @@
 
 namespace stowage::math {
 
-/// True if `scale`, a factor of a gradient or of a state's change, is infinite: the update
-/// is then skipped. NaN does not skip the update, and propagates.
+/// Returns true if `scale`, which multiplies a gradient or the change of a state, is infinite. The
+/// update must then be skipped. NaN does not skip the update, so that it propagates.
 template <typename T>
 STOWAGE_HOST_DEVICE inline bool SkipsUpdate(T scale) {
   return scale - scale != T(0) && scale == scale;
 }
 
-/// w -= lr (g + decay w)
+/// Updates w with SGD: w -= lr (g + decay w).
 template <typename T>
 STOWAGE_HOST_DEVICE inline void SgdStep(T lr, T decay, T g, T* w) {
   *w = *w - lr * (g + decay * *w);
 }
 
-/// velocity = momentum velocity + g + decay w;  w -= lr velocity
-/// (Polyak 1964, in the form without dampening.)
+/// Updates w with momentum (Polyak 1964), without dampening: velocity = momentum velocity + g +
+/// decay w;  w -= lr velocity.
 template <typename T>
 STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
                                              T* w, T* velocity) {
@@ -42,8 +42,8 @@ STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * *velocity;
 }
 
-/// Nesterov's momentum (Sutskever et al. 2013):  velocity = momentum velocity + d;
-/// w -= lr (d + momentum velocity), with d = g + decay w.
+/// Updates w with Nesterov momentum (Sutskever et al. 2013), with d = g + decay w: velocity =
+/// momentum velocity + d;  w -= lr (d + momentum velocity).
 template <typename T>
 STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
                                              T* w, T* velocity) {
@@ -52,8 +52,8 @@ STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * (d + momentum * *velocity);
 }
 
-/// RMSprop (Hinton 2012):  v = alpha v + (1 - alpha) d^2;
-/// w -= lr d / (sqrt(v) + eps), with d = g + decay w.
+/// Updates w with RMSprop (Hinton 2012), with d = g + decay w: v = alpha v + (1 - alpha) d^2;  w -=
+/// lr d / (sqrt(v) + eps).
 template <typename T>
 STOWAGE_HOST_DEVICE inline void RmsPropStep(T lr, T alpha, T one_minus_alpha,
                                             T eps, T decay, T g, T* w, T* v) {
@@ -62,8 +62,8 @@ STOWAGE_HOST_DEVICE inline void RmsPropStep(T lr, T alpha, T one_minus_alpha,
   *w = *w - lr * d / (Sqrt(*v) + eps);
 }
 
-/// Adagrad (Duchi, Hazan & Singer 2011):  v = v + d^2;
-/// w -= lr d / (sqrt(v) + eps), with d = g + decay w.
+/// Updates w with Adagrad (Duchi, Hazan & Singer 2011), with d = g + decay w: v = v + d^2;  w -= lr
+/// d / (sqrt(v) + eps).
 template <typename T>
 STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
                                             T* v) {
@@ -72,13 +72,13 @@ STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
   *w = *w - lr * d / (Sqrt(*v) + eps);
 }
 
-/// 1 - beta^t without cancellation for beta close to 1, and without pow, which GPU
-/// compilers do not inline. beta in [0, 1), t >= 1.
+/// Returns 1 - beta^t. The formula avoids cancellation for beta close to 1, and pow, which GPU
+/// compilers do not inline. `beta` must be in [0, 1), and `t` must be at least 1.
 STOWAGE_HOST_DEVICE inline double OneMinusPower(double beta, double t) {
   return -std::expm1(t * std::log(beta));
 }
 
-/// AdamW (Loshchilov & Hutter 2019, algorithm 2):
+/// The constants of a step of AdamW (Loshchilov & Hutter 2019, algorithm 2):
 ///   w -= lr decay w
 ///   m = beta1 m + (1 - beta1) g;    m_hat = m / (1 - beta1^step)
 ///   v = beta2 v + (1 - beta2) g^2;  v_hat = v / (1 - beta2^step)
@@ -91,7 +91,7 @@ struct AdamWConstants {
   double v_correction;  // 1 / (1 - beta2^step)
   double eps;
 
-  /// `step` counts from 1.
+  /// Returns the constants of step `step`, which counts from 1.
   STOWAGE_HOST_DEVICE static AdamWConstants At(int64_t step, double lr,
                                                double beta1, double beta2,
                                                double eps, double decay) {
@@ -111,47 +111,47 @@ STOWAGE_HOST_DEVICE inline void AdamWStep(const AdamWConstants& k, T g, T* w,
   *w = T(k.keep) * *w - T(k.rate) * *m / (root + T(k.eps));
 }
 
-/// A float weight in two parts: a bf16 number, which the model computes with, and a
-/// 16-bit integer, which the optimizer adds to restore the float exactly. Together they
-/// take four bytes; a float master beside a bf16 weight takes six.
+/// A float weight that is stored as a bf16 number and a 16-bit integer. The model computes with the
+/// bf16 number. The optimizer adds the integer to restore the float exactly. Together they need
+/// four bytes, whereas a bf16 weight and a separate f32 master weight need six.
 ///
-/// The bf16 part is the upper half of the float's bits, rounded to nearest with ties away
-/// from zero; the integer is the rounding error, in [-2^15, 2^15), so it fits for every
-/// finite float. (With ties to even it could be 2^15.)
+/// The bf16 number is the upper half of the float's bits, rounded to nearest with ties away from
+/// zero. The integer is the rounding error. It is in [-2^15, 2^15), so it fits for every finite
+/// float. (With ties to even, it could be 2^15.)
 ///
-/// Finite floats from 0x1.FFp127 on round up to infinity and have a negative integer. An
-/// infinite bf16 part is therefore infinity if the integer is 0, else a finite float. NaN
+/// Finite floats from 0x1.FFp127 on round up to infinity and have a negative integer. An infinite
+/// bf16 number therefore represents infinity if the integer is 0, and a finite float otherwise. NaN
 /// becomes a quiet NaN with the integer 0.
 struct SplitMaster {
   uint16_t weight;  // the bits of a bf16
   int16_t delta;    // bits of the float - (weight << 16)
 };
 
-/// Splits `master`.
 STOWAGE_HOST_DEVICE inline SplitMaster Split(float master) {
   const uint32_t bits = FloatBits(master);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return {FloatToBFloat16(master), 0};
   const auto weight = static_cast<uint16_t>((bits + 0x8000) >> 16);
-  // The lower half as a signed number is the distance to the rounded upper half.
+  // The lower half, as a signed number, is the distance to the rounded upper half.
   return {weight, static_cast<int16_t>(static_cast<uint16_t>(bits))};
 }
 
-/// Restores the float. Precondition: both parts are of one Split; set `delta` to 0 after
-/// replacing the weight.
+/// Returns the original float. Both fields must come from the same call of Split. If the weight has
+/// been replaced, `delta` must be set to 0.
 STOWAGE_HOST_DEVICE inline float Join(SplitMaster parts) {
   const auto delta = static_cast<uint32_t>(int32_t{parts.delta});
   return BitsFloat((uint32_t{parts.weight} << 16) + delta);
 }
 
-/// The same in three bytes: an 8-bit integer keeps the upper 24 bits of the float, rounded
-/// to nearest, with a relative error of at most 2^-16 (compare Gonzalez Ortiz et al. 2026,
-/// "FlashOptim", whose integers are fractions of the distance to the next bf16).
+/// A float weight that is stored in three bytes, as a bf16 number and an 8-bit integer. Together
+/// they are the upper 24 bits of the float, rounded to nearest, with a relative error of at most
+/// 2^-16. (Compare Gonzalez Ortiz et al. 2026, "FlashOptim", where the integers are fractions of
+/// the distance to the next bf16 number.)
 struct ShortSplitMaster {
   uint16_t weight;  // the bits of a bf16
   uint8_t delta;    // an int8_t: (bits of the float - (weight << 16)) / 256
 };
 
-/// Splits the 24-bit float nearest to `master`, ties away from zero.
+/// Splits the 24-bit float that is nearest to `master`, with ties away from zero.
 STOWAGE_HOST_DEVICE inline ShortSplitMaster SplitShort(float master) {
   const uint32_t bits = FloatBits(master);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return {FloatToBFloat16(master), 0};
@@ -159,56 +159,56 @@ STOWAGE_HOST_DEVICE inline ShortSplitMaster SplitShort(float master) {
   return {parts.weight, static_cast<uint8_t>(parts.delta / 256)};
 }
 
-/// Restores the 24-bit float.
+/// Returns the original 24-bit float.
 STOWAGE_HOST_DEVICE inline float JoinShort(ShortSplitMaster parts) {
   const auto delta =
       static_cast<int16_t>(static_cast<int8_t>(parts.delta) * 256);
   return Join(SplitMaster{parts.weight, delta});
 }
 
-// 8-bit optimizer moments. The elements of a block share a scale, the largest magnitude in
-// the block; a byte encodes element / scale, in [-1, 1] for a first moment and in [0, 1]
-// for a second.
+// Codes of 8-bit optimizer moments. The elements of a block share a scale, which is the largest
+// magnitude in the block. A byte encodes element / scale, which is in [-1, 1] for a first moment
+// and in [0, 1] for a second moment.
 //
 //   const float inverse = InverseOf(scale);
 //   m_byte = SignedCompandedCode::Encode(m * inverse);
 //   m = scale * SignedCompandedCode::Decode(m_byte);
 //
-// Dynamic codes (Dettmers, Lewis, Shleifer & Zettlemoyer 2022, "8-bit optimizers via
-// block-wise quantization"; the table of create_dynamic_map in bitsandbytes): seven
-// decades, each with twice as many numbers as the one below. Decade i of 0 to 6 has
-// n = 2^i numbers (2^(i+1) without a sign), 10^(i-6) (0.1 + 0.9 (k + 1/2) / n) for
-// 0 <= k < n. 0 and 1 are also numbers; -1 is not. An element is encoded as the nearest
-// number.
+// Dynamic codes (Dettmers, Lewis, Shleifer & Zettlemoyer 2022, "8-bit optimizers via block-wise
+// quantization") use the table of create_dynamic_map in bitsandbytes. The table has seven decades,
+// each with twice as many numbers as the decade below. Decade i, from 0 to 6, has n = 2^i numbers
+// (2^(i+1) in the unsigned code): 10^(i-6) (0.1 + 0.9 (k + 1/2) / n) for 0 <= k < n. 0 and 1 are
+// also in the table, but -1 is not. An element is encoded as the nearest number.
 //
-// Companded codes (Gonzalez Ortiz et al. 2026, "FlashOptim", arXiv 2602.23349): equal
-// steps on a curve that is steep near 0. First moment: round(127 z), z = 2x / (1 + |x|),
-// x = z / (2 - |z|). Second moment: round(255 sqrt(x)).
+// Companded codes (Gonzalez Ortiz et al. 2026, "FlashOptim", arXiv 2602.23349) have equal steps on
+// a curve that is steep near 0. A first moment is encoded as round(127 z) with z = 2x / (1 + |x|),
+// and decoded as x = z / (2 - |z|). A second moment is encoded as round(255 sqrt(x)).
 //
-// In both, byte 0 decodes to 0, so zero states stay zero for any scale. Unlike in those
-// papers, a nonzero second moment is never encoded as 0, because an update divides by its
-// root. A non-finite element makes its block's scale, and so the whole block, non-finite.
-// Values above 1, which rounding can produce, are encoded as 1, and NaN as 0.
+// In both codes, byte 0 decodes to 0, so zero states stay zero for any scale. Unlike in these
+// papers, a nonzero second moment is never encoded as 0, because an update divides by its square
+// root. If an element is non-finite, the scale of its block is non-finite, and so is the whole
+// block after decoding. Values above 1, which rounding can produce, are encoded as 1, and NaN is
+// encoded as 0.
 
-/// 1 / scale, or 0 for a block that is all 0 or non-finite. Infinite for a scale below
-/// 2^-128; a nonzero element is then encoded as 1.
+/// Returns 1 / scale, or 0 if the scale is 0 or non-finite. The result is infinite for a scale
+/// below 2^-128, and a nonzero element is then encoded as 1.
 STOWAGE_HOST_DEVICE inline float InverseOf(float scale) {
   return scale > 0 ? 1 / scale : 0.0f;
 }
 
 namespace internal {
 
-// The magnitudes of the dynamic codes: kMore is 0 for the signed code, 1 for the unsigned,
-// which has twice as many numbers per decade.
+// The table of magnitudes of the dynamic codes. kMore is 0 for the signed code, and 1 for the
+// unsigned code, which has twice as many numbers per decade.
 template <int kMore>
 struct DynamicMagnitudes {
   static constexpr int kOne = (128 << kMore) - kMore;  // the index of 1
   static constexpr int kDecades = 7;
 
-  // Loops always run over all decades, so that the threads of a warp do not diverge, and
-  // divisions by powers of two are multiplications, which are exact.
+  // Loops always run over all decades, so that the threads of a warp do not diverge. Divisions by
+  // powers of two are written as multiplications, which are exact.
 
-  // Number j in ascending order; decade i begins at j = 2^(i + kMore) - kMore.
+  // Returns number j in ascending order. Decade i begins at j = 2^(i + kMore) - kMore.
   STOWAGE_HOST_DEVICE static constexpr float Number(int j) {
     if (j == 0) return 0;
     if (j == kOne) return 1;
@@ -226,8 +226,8 @@ struct DynamicMagnitudes {
     return (0.1f + 0.9f * middle * of_one) / power;
   }
 
-  // The index of the number nearest to x; the lower one on a tie. Numbers are the centers
-  // of cells, so it is that of x's cell, except at the ends of decades.
+  // Returns the index of the number nearest to x, or the lower index in a tie. Numbers are the
+  // centers of cells, so the result is the index of the cell of x, except at the ends of decades.
   STOWAGE_HOST_DEVICE static constexpr int Nearest(float x) {
     if (!(x > 0)) return 0;
     if (x >= 1) return kOne;
@@ -251,7 +251,7 @@ struct DynamicMagnitudes {
 
 }  // namespace internal
 
-/// Dynamic code of a first moment: signed bytes; 1 is encoded as -128.
+/// The dynamic code of a first moment. Codes are signed bytes, and 1 is encoded as -128.
 struct SignedDynamicCode {
   STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
     using Magnitudes = internal::DynamicMagnitudes<0>;
@@ -267,7 +267,7 @@ struct SignedDynamicCode {
   }
 };
 
-/// Dynamic code of a second moment.
+/// The dynamic code of a second moment.
 struct DynamicCode {
   STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
     const int j = internal::DynamicMagnitudes<1>::Nearest(x);
@@ -278,7 +278,7 @@ struct DynamicCode {
   }
 };
 
-/// Companded code of a first moment: signed bytes.
+/// The companded code of a first moment. Codes are signed bytes.
 struct SignedCompandedCode {
   STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
     const float magnitude = x < 0 ? -x : x;
@@ -294,7 +294,7 @@ struct SignedCompandedCode {
   }
 };
 
-/// Companded code of a second moment.
+/// The companded code of a second moment.
 struct CompandedCode {
   STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
     if (!(x > 0)) return 0;

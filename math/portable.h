@@ -1,13 +1,13 @@
 #ifndef STOWAGE_MATH_PORTABLE_H_
 #define STOWAGE_MATH_PORTABLE_H_
 
-// Formulas that compile for the CPU and for GPUs: the function mark STOWAGE_HOST_DEVICE,
-// and elementary functions under one set of names for all number types.
+// Allows the same formulas to be compiled for CPUs and GPUs. Provides the function attribute
+// STOWAGE_HOST_DEVICE, and elementary functions with the same names for all number types.
 //
-// A formula is a template over the number type T and calls Exp, Tanh, ...
-// without a namespace. For float and double it gets the functions below; for a
-// type of another namespace (the CPU kernels' vectors of lanes) it gets that
-// namespace's own.
+// A formula is a template over the number type T that calls Exp, Tanh and so on without a
+// namespace. For float and double, these are the functions below. For a type of another namespace,
+// such as the SIMD vectors of the CPU kernels, argument-dependent lookup finds the functions of
+// that namespace.
 //
 //   template <typename T>
 //   STOWAGE_HOST_DEVICE T Logistic(T x) { return T(1) / (T(1) + Exp(-x)); }
@@ -31,7 +31,7 @@ STOWAGE_HOST_DEVICE inline double Erfc(double x) { return ::erfc(x); }
 STOWAGE_HOST_DEVICE inline float Sqrt(float x) { return ::sqrtf(x); }
 STOWAGE_HOST_DEVICE inline double Sqrt(double x) { return ::sqrt(x); }
 
-/// The exact remainder of x / y with the sign of y: in [0, y) or (y, 0].
+/// Returns the remainder of x / y with the sign of y, in [0, y) or (y, 0].
 STOWAGE_HOST_DEVICE inline float Remainder(float x, float y) {
   const float rest = ::fmodf(x, y);
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
@@ -41,7 +41,7 @@ STOWAGE_HOST_DEVICE inline double Remainder(double x, double y) {
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
-/// `yes` where the comparison holds, else `no`.
+/// Returns `yes` if `mask` is true, and `no` otherwise.
 template <typename T>
 STOWAGE_HOST_DEVICE inline T Select(bool mask, T yes, T no) {
   return mask ? yes : no;

@@ -1,20 +1,21 @@
 #ifndef STOWAGE_MATH_RANDOM_H_
 #define STOWAGE_MATH_RANDOM_H_
 
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", 2011), and the uniform numbers, normal numbers and
-// stochastic rounding that are built on it. Philox is a pure function from a 128-bit
-// counter and a 64-bit key to four 32-bit words. There is no state, so the number of any
-// element can be computed on any processor, at any time, any number of times.
+// Provides counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", 2011), and uniform numbers, normal numbers and stochastic
+// rounding based on it. Philox is a pure function that maps a 128-bit counter and a 64-bit key to
+// four 32-bit words. It has no state, so the random number of an element can be computed on any
+// processor, and recomputed at any time.
 //
-// The key holds the seed and the op's id, the counter the step and the element.
+// The key contains the seed and the op's id. The counter contains the step and the index of the
+// element.
 //
 //   const Philox4 words = Philox4x32(
 //       RandomCounter(RandomStream::kUniform, step, quad), DropoutKey(seed, id));
 //   const float y = Fraction<float, 24>(words.word[0]);  // of element 4 * quad
 //
-// Fractions are exact, so they are the same bits on every processor; normal numbers round
-// as the processor's logarithm does.
+// Fractions are exact, so they have the same bits on every processor. The rounding of normal
+// numbers depends on the processor's logarithm.
 
 #include <cmath>
 #include <cstdint>
@@ -38,7 +39,7 @@ struct PhiloxKey {
   uint32_t word[2];
 };
 
-/// The four random words of a counter.
+/// Returns the four random words for a counter and a key.
 STOWAGE_HOST_DEVICE inline Philox4 Philox4x32(Philox4 counter, PhiloxKey key) {
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint64_t product0 = uint64_t{kPhiloxMultiplier0} * counter.word[0];
@@ -54,8 +55,8 @@ STOWAGE_HOST_DEVICE inline Philox4 Philox4x32(Philox4 counter, PhiloxKey key) {
   return counter;
 }
 
-/// The key of an op: the seed, with the id spread over its upper half. For one seed, ids
-/// below 2^32 give distinct keys.
+/// Returns the key of an op: the seed, with the id mixed into its upper half. For the same seed,
+/// ids below 2^32 give distinct keys.
 STOWAGE_HOST_DEVICE inline PhiloxKey DropoutKey(int64_t seed, int64_t id) {
   const uint64_t bits = static_cast<uint64_t>(seed);
   const uint32_t spread = static_cast<uint32_t>(id) * 0x9E3779B1u;  // odd
@@ -63,8 +64,8 @@ STOWAGE_HOST_DEVICE inline PhiloxKey DropoutKey(int64_t seed, int64_t id) {
            static_cast<uint32_t>(bits >> 32) ^ spread}};
 }
 
-/// The counter of elements 4 * `quad` to 4 * `quad` + 3 at a step; element
-/// 4 * quad + i takes word i.
+/// Returns the counter for elements 4 * `quad` to 4 * `quad` + 3 in a step. Element 4 * quad + i
+/// uses word i of the result.
 STOWAGE_HOST_DEVICE inline Philox4 DropoutCounter(int64_t step, int64_t quad) {
   const uint64_t s = static_cast<uint64_t>(step);
   const uint64_t q = static_cast<uint64_t>(quad);
@@ -72,16 +73,17 @@ STOWAGE_HOST_DEVICE inline Philox4 DropoutCounter(int64_t step, int64_t quad) {
            static_cast<uint32_t>(s), static_cast<uint32_t>(s >> 32)}};
 }
 
-/// An element is kept when its word is at least this: when word / 2^32 >= p,
-/// exactly. p in [0, 1).
+/// Returns the threshold of dropout with probability `p`, which must be in [0, 1). An element is
+/// kept if its word is at least the threshold, which is equivalent to word / 2^32 >= p.
 inline uint64_t DropoutThreshold(double p) {
   return static_cast<uint64_t>(std::ceil(p * 4294967296.0));
 }
 
-/// Separates the counters of one key: the two highest bits of the step. Dropout's are 0.
+/// Separates the counters of different uses of a key. The value is stored in the two highest bits
+/// of the step, which are 0 for dropout.
 enum class RandomStream : uint32_t { kRounding = 1, kUniform = 2, kNormal = 3 };
 
-/// The counter of elements 4 * `quad` to 4 * `quad` + 3 at a step.
+/// Returns the counter for elements 4 * `quad` to 4 * `quad` + 3 in a step.
 STOWAGE_HOST_DEVICE inline Philox4 RandomCounter(RandomStream stream,
                                                  int64_t step, int64_t quad) {
   Philox4 counter = DropoutCounter(step, quad);
@@ -89,15 +91,16 @@ STOWAGE_HOST_DEVICE inline Philox4 RandomCounter(RandomStream stream,
   return counter;
 }
 
-/// The upper kBits of the word as a fraction in [0, 1). Precondition: N holds kBits exactly.
+/// Returns the upper kBits bits of `word` as a fraction in [0, 1). N must represent kBits bits
+/// exactly.
 template <typename N, int kBits>
 STOWAGE_HOST_DEVICE inline N Fraction(uint32_t word) {
   constexpr N kUnit = N(1) / static_cast<N>(uint64_t{1} << kBits);
   return static_cast<N>(word >> (32 - kBits)) * kUnit;
 }
 
-/// Two independent normal numbers from two words (Box & Muller 1958). With 24 bits each,
-/// their magnitude is at most 5.8.
+/// Computes two independent normal numbers from two words (Box & Muller 1958). Only 24 bits of each
+/// word are used, so the magnitude of the numbers is at most 5.8.
 STOWAGE_HOST_DEVICE inline void NormalPair(uint32_t a, uint32_t b, float* x,
                                            float* y) {
   const float u = static_cast<float>((a >> 8) + 1) * 0x1p-24f;  // in (0, 1]
@@ -113,7 +116,8 @@ inline void NormalPair(uint32_t a, uint32_t b, double* x, double* y) {
   *y = radius * std::sin(angle);
 }
 
-/// The words for stochastic rounding of elements 4 * `quad` to 4 * `quad` + 3, one each:
+/// Returns the words for stochastic rounding of elements 4 * `quad` to 4 * `quad` + 3, one word for
+/// each element:
 ///
 ///   const uint32_t word = RoundingWords(key, step, element / 4).word[element % 4];
 ///   m = StochasticBFloat16(new_m, word & 0xFFFF);
@@ -123,11 +127,11 @@ STOWAGE_HOST_DEVICE inline Philox4 RoundingWords(PhiloxKey key, int64_t step,
   return Philox4x32(RandomCounter(RandomStream::kRounding, step, quad), key);
 }
 
-/// Rounds x to one of its two bf16 neighbours, with probabilities such that the expected
-/// value is x (Gupta et al. 2015, "Deep learning with limited numerical precision"). A
-/// moving average thus accumulates changes below half its last bit, which rounding to
-/// nearest would lose. `random` is uniform in [0, 2^16): x is rounded away from zero if its
-/// lower 16 bits plus `random` are at least 2^16. Infinity and NaN are preserved.
+/// Rounds x to one of the two neighboring bf16 numbers, with probabilities such that the expected
+/// value is x (Gupta et al. 2015, "Deep learning with limited numerical precision"). A moving
+/// average thus accumulates changes below half of its last bit, which rounding to nearest would
+/// discard. `random` must be uniform in [0, 2^16). x is rounded away from zero if the sum of its
+/// lower 16 bits and `random` is at least 2^16. Infinity and NaN are preserved.
 STOWAGE_HOST_DEVICE inline uint16_t StochasticBFloat16(float x,
                                                        uint32_t random) {
   const uint32_t bits = FloatBits(x);

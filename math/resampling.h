@@ -1,9 +1,9 @@
 #ifndef STOWAGE_MATH_RESAMPLING_H_
 #define STOWAGE_MATH_RESAMPLING_H_
 
-// Coordinates of a resized axis. Element o of the result is sampled at num / den of the
-// operand, num = max(0, o * step + start). Coordinates are fractions of integers, so every
-// processor finds the same neighbours.
+// Computes the sampling coordinates of a resized axis. Element o of the result is sampled at
+// coordinate num / den of the operand, where num = max(0, o * step + start). Coordinates are
+// fractions of integers, so every processor finds the same neighbors.
 //
 //   const auto axis = ResampledAxis::Linear(4, 8, /*align_corners=*/false);
 //   const Neighbours from = axis.At(3);   // from.low == 1, from.weight == 0.25
@@ -14,40 +14,45 @@
 
 namespace stowage::math {
 
-/// Element low + 1 has `weight`, element low 1 - weight.
+/// The two elements of the operand between which a result is interpolated. Element low + 1 has the
+/// weight `weight`, and element low has the weight 1 - `weight`.
 struct Neighbours {
   int64_t low;
   double weight;
 };
 
+/// The coordinates of an axis with `in` elements in the operand and `out` elements in the result.
 struct ResampledAxis {
   int64_t in = 1, out = 1;
   int64_t step = 1, start = 0, den = 1;
-  int64_t linear = 0;  // 0 or 1; 64 bits, so that the struct has no padding
+  /// 1 for linear interpolation, 0 for the nearest element. It has 64 bits so that the struct has
+  /// no padding.
+  int64_t linear = 0;
 
   /// Samples the element at o * in / out, rounded down.
   static ResampledAxis Nearest(int64_t in, int64_t out) {
     return {in, out, in, 0, out, 0};
   }
-  /// Interpolates between the neighbours of (o + 1/2) in / out - 1/2, or, with aligned
-  /// corners, of o (in - 1) / (out - 1).
+  /// Interpolates at coordinate (o + 1/2) in / out - 1/2, or at o (in - 1) / (out - 1) with aligned
+  /// corners.
   static ResampledAxis Linear(int64_t in, int64_t out, bool align_corners) {
     if (!align_corners) return {in, out, 2 * in, in - out, 2 * out, 1};
     return {in, out, in - 1, 0, out > 1 ? out - 1 : 1, 1};
   }
 
+  /// Returns the neighbors of element o of the result.
   STOWAGE_HOST_DEVICE Neighbours At(int64_t o) const {
     const int64_t place = o * step + start;
     const int64_t num = place < 0 ? 0 : place;
     const int64_t low = num / den;
-    // The last element has no upper neighbour.
+    // The last element has no upper neighbor.
     if (linear == 0 || low >= in - 1) return {low < in ? low : in - 1, 0};
     return {low,
             static_cast<double>(num - low * den) / static_cast<double>(den)};
   }
 
-  /// The weight of element i in element o of the result, times den. Precondition: o is in
-  /// [First(i), End(i)).
+  /// Returns the weight of element i of the operand in element o of the result, multiplied by den.
+  /// `o` must be in [First(i), End(i)).
   STOWAGE_HOST_DEVICE int64_t Share(int64_t i, int64_t o) const {
     if (linear == 0) return den;
     const int64_t last = (in - 1) * den;
@@ -57,7 +62,8 @@ struct ResampledAxis {
     return apart < den ? den - apart : 0;
   }
 
-  /// [First(i), End(i)) contains all elements of the result in which element i has a weight.
+  /// Return the range [First(i), End(i)) of the result. It contains all elements in which element i
+  /// of the operand has a nonzero weight.
   STOWAGE_HOST_DEVICE int64_t First(int64_t i) const {
     const int64_t low = i - linear;
     return low <= 0 ? 0 : Reaching(low);
@@ -67,7 +73,8 @@ struct ResampledAxis {
   }
 
  private:
-  // The first element of the result sampled at i or later, for i > 0.
+  // Returns the first element of the result that is sampled at coordinate i or above. Requires i >
+  // 0.
   STOWAGE_HOST_DEVICE int64_t Reaching(int64_t i) const {
     const int64_t num = i * den - start;
     const int64_t o = num <= 0 ? 0 : (num + step - 1) / step;

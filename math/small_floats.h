@@ -1,8 +1,8 @@
 #ifndef STOWAGE_MATH_SMALL_FLOATS_H_
 #define STOWAGE_MATH_SMALL_FLOATS_H_
 
-// Conversions between float and the bit patterns of the 16-bit formats f16 and bf16.
-// Numbers round to nearest, ties to even (IEEE 754); NaN stays NaN.
+// Converts between float and the bit patterns of the 16-bit formats f16 and bf16. Conversions round
+// to nearest, with ties to even (IEEE 754), and preserve NaN.
 //
 //   math::FloatToHalf(65504.0f) == 0x7BFF;  math::HalfToFloat(0x3C00) == 1.0f
 
@@ -24,20 +24,21 @@ STOWAGE_HOST_DEVICE inline float BitsFloat(uint32_t bits) {
   return x;
 }
 
-/// bf16: the upper half of a float.
+/// Convert between bf16, the upper half of a float, and float.
 STOWAGE_HOST_DEVICE inline float BFloat16ToFloat(uint16_t bits) {
   return BitsFloat(uint32_t{bits} << 16);
 }
 STOWAGE_HOST_DEVICE inline uint16_t FloatToBFloat16(float x) {
   const uint32_t bits = FloatBits(x);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000) {  // NaN: keep it one, make it quiet
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) {  // NaN becomes a quiet NaN
     return static_cast<uint16_t>((bits >> 16) | 0x0040);
   }
-  const uint32_t odd = (bits >> 16) & 1;  // a tie goes to the even neighbour
+  const uint32_t odd = (bits >> 16) & 1;  // a tie rounds to the even neighbor
   return static_cast<uint16_t>((bits + 0x7FFF + odd) >> 16);
 }
 
-/// f16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits.
+/// Convert between f16, which has 1 sign bit, 5 exponent bits (bias 15) and 10 fraction bits, and
+/// float.
 STOWAGE_HOST_DEVICE inline float HalfToFloat(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   const uint32_t exponent = (bits >> 10) & 0x1F;
@@ -54,10 +55,10 @@ STOWAGE_HOST_DEVICE inline uint16_t FloatToHalf(float x) {
   const uint32_t sign = (bits >> 16) & 0x8000;
   const uint32_t magnitude = bits & 0x7FFFFFFF;
   if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00);
-  // 65520 and above, halfway from the largest f16 to the next power of two.
+  // Numbers from 65520 on, halfway from the largest f16 to the next power of two, become infinity.
   if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);
   if (magnitude < 0x38800000) {  // below 2^-14: a multiple of 2^-24
-    // Adding 0.5 leaves just those bits of the sum's fraction, rounded to even.
+    // After adding 0.5, the fraction of the sum contains exactly these bits, rounded to even.
     const float sum = BitsFloat(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (FloatBits(sum) - 0x3F000000));
   }
@@ -66,14 +67,14 @@ STOWAGE_HOST_DEVICE inline uint16_t FloatToHalf(float x) {
   return static_cast<uint16_t>(sign | (rounded >> 13));
 }
 
-/// `x` rounded to odd (Boldo & Melquiond 2008): the float's last bit is sticky, so that
-/// rounding it again, to 16 bits, gives what one rounding of the double would.
+/// Returns `x` rounded to odd (Boldo & Melquiond 2008). The last bit of the float is sticky, so
+/// that rounding the float to 16 bits gives the same result as rounding the double directly.
 STOWAGE_HOST_DEVICE inline float RoundToOddFloat(double x) {
   const float nearest = static_cast<float>(x);
   const double back = nearest;
   if (back == x || x != x) return nearest;
   uint32_t bits = FloatBits(nearest);
-  // Rounded away from zero: step back towards it.
+  // If the conversion rounded away from zero, step back towards zero.
   const bool away = (x > 0) == (back > x);
   if (away) bits -= 1;
   return BitsFloat(bits | 1);

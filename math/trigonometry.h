@@ -1,19 +1,19 @@
 #ifndef STOWAGE_MATH_TRIGONOMETRY_H_
 #define STOWAGE_MATH_TRIGONOMETRY_H_
 
-// sin and cos of any float, and the angles of rotary position embeddings. Every step is
-// exact or rounded once (fmaf), so all processors compute the same bits. There are no
-// arrays: a GPU keeps indexed arrays in memory, and CUDA's own functions use one.
+// Computes sin and cos of any float, and the angles of rotary position embeddings. Every operation
+// is exact or rounded once (fmaf), so all processors compute the same bits. The code uses no
+// arrays, because GPUs keep indexed arrays in local memory. (CUDA's sinf and cosf use one.)
 //
 //   const float y = math::Sin(1e30f);
 //   const double turns = math::RopeTurns(10000, 64, pair);  // once
 //   const double angle = math::RopeAngle(position, turns);
 //
-// The angle is reduced to [-pi/4, pi/4] by whole quarter turns: below 2^16 with
-// pi/2 in three parts (Cody & Waite 1980), above by multiplying with the bits of
-// 1/(2 pi) that matter (Payne & Hanek 1983). There the polynomials are those of
-// Cephes (Moshier 1989), sinf.c. Over all floats, sin and cos are within 1.6 units
-// in the last place.
+// The angle is reduced to [-pi/4, pi/4] by subtracting whole quarter turns. Below 2^16, pi/2 is
+// represented as the sum of three floats (Cody & Waite 1980). From 2^16 on, the angle is multiplied
+// by the relevant bits of 1/(2 pi) (Payne & Hanek 1983). The polynomials for the reduced angle are
+// from sinf.c of Cephes (Moshier 1989). Over all floats, the error of sin and cos is at most 1.6
+// units in the last place.
 
 #include <cmath>
 #include <cstdint>
@@ -25,13 +25,13 @@ namespace stowage::math {
 
 namespace internal {
 
-/// x = quarters * pi/2 + angle, up to whole turns.
+/// An angle x in reduced form: x = quarters * pi/2 + angle, up to whole turns.
 struct ReducedAngle {
   float angle = 0;
   uint32_t quarters = 0;
 };
 
-/// Bits 32 i - 31 to 32 i behind the point of 1/(2 pi); 0 for i = 0.
+/// Returns bits 32 i - 31 to 32 i after the binary point of 1/(2 pi), or 0 for i = 0.
 STOWAGE_HOST_DEVICE constexpr uint64_t InverseTurnBits(uint32_t i) {
   return i == 0   ? 0
          : i == 1 ? 0x28BE60DB
@@ -43,9 +43,9 @@ STOWAGE_HOST_DEVICE constexpr uint64_t InverseTurnBits(uint32_t i) {
                   : 0x7F9458EA;
 }
 
-/// For finite x from 2^16 on. x = m 2^(e - 32) with m of 32 bits; the product of
-/// m and 1/(2 pi) is wanted modulo whole turns and to 64 bits, for which 96 bits
-/// of 1/(2 pi) are enough, from e on.
+/// Reduces a finite x with a magnitude of at least 2^16. Let |x| = m 2^(e - 32), where m has 32
+/// bits. The number of turns, |x| / (2 pi), is computed modulo 1 and to 64 bits. For this, 96 bits
+/// of 1/(2 pi) are sufficient, from bit e - 31 on.
 STOWAGE_HOST_DEVICE inline ReducedAngle ReduceLargeAngle(float x) {
   const uint32_t bits = FloatBits(x);
   const uint64_t m = (bits << 8) | 0x80000000;
@@ -55,7 +55,7 @@ STOWAGE_HOST_DEVICE inline ReducedAngle ReduceLargeAngle(float x) {
     const uint64_t two = InverseTurnBits(i) << 32 | InverseTurnBits(i + 1);
     return two << e % 32 >> 32;
   };
-  // In units of 2^-64 turns; what overflows is whole turns.
+  // In units of 2^-64 turns. The overflow is a number of whole turns.
   const uint64_t turn = (m * word(0) << 32) + m * word(1) + (m * word(2) >> 32);
   const uint64_t quarters = (turn + (uint64_t{1} << 61)) >> 62;
   const auto rest = static_cast<int64_t>(turn - (quarters << 62));
@@ -78,7 +78,7 @@ STOWAGE_HOST_DEVICE inline ReducedAngle ReduceAngle(float x) {
   return ReduceLargeAngle(x);
 }
 
-/// sin(quarters * pi/2 + angle).
+/// Returns sin(quarters * pi/2 + angle).
 STOWAGE_HOST_DEVICE inline float SinOfReduced(float angle, uint32_t quarters) {
   const float square = angle * angle;
   float sin = ::fmaf(square, -1.9515295891e-4f, 8.3321608736e-3f);
@@ -93,9 +93,9 @@ STOWAGE_HOST_DEVICE inline float SinOfReduced(float angle, uint32_t quarters) {
 
 }  // namespace internal
 
-/// The sine of x in radians; NaN for infinities. Cos likewise.
+/// Return the sine and cosine of x, in radians. The result is NaN if x is infinite.
 STOWAGE_HOST_DEVICE inline float Sin(float x) {
-  if (::fabsf(x) < 0x1p-12f) return x;  // to a fifth of a unit; keeps -0
+  if (::fabsf(x) < 0x1p-12f) return x;  // error at most 0.2 ulp; keeps -0
   const internal::ReducedAngle reduced = internal::ReduceAngle(x);
   return internal::SinOfReduced(reduced.angle, reduced.quarters);
 }
@@ -104,8 +104,8 @@ STOWAGE_HOST_DEVICE inline float Cos(float x) {
   return internal::SinOfReduced(reduced.angle, reduced.quarters + 1);
 }
 
-/// The rotation of pair `pair` per position in rotary embeddings of `dims` elements (Su et
-/// al. 2021), in turns: base^(-2 pair / dims) / (2 pi).
+/// Returns the rotation of pair `pair` per position, in turns, for rotary embeddings of `dims`
+/// elements (Su et al. 2021): base^(-2 pair / dims) / (2 pi).
 inline double RopeTurns(double base, int64_t dims, int64_t pair) {
   constexpr double kTwoPi = 6.283185307179586477;
   const double power =
@@ -113,8 +113,8 @@ inline double RopeTurns(double base, int64_t dims, int64_t pair) {
   return std::pow(base, power) / kTwoPi;
 }
 
-/// position * turns as an angle in [-pi, pi]. Whole turns are removed in double, so the
-/// angle is as precise in f32 at position 100,000 as at position 1.
+/// Returns position * turns as an angle in [-pi, pi]. Whole turns are subtracted in double
+/// precision, so that the angle is as precise in f32 at position 100,000 as at position 1.
 STOWAGE_HOST_DEVICE inline double RopeAngle(int32_t position, double turns) {
   constexpr double kTwoPi = 6.283185307179586477;
   const double turned = static_cast<double>(position) * turns;

@@ -1,14 +1,15 @@
 #ifndef STOWAGE_MATH_WEIGHT_BLOCKS_H_
 #define STOWAGE_MATH_WEIGHT_BLOCKS_H_
 
-// Decoders of the quantized block formats of weight files (ir/weight_types.def), one
-// function each: from the bytes of a block to its numbers.
+// Decodes the quantized block formats of weight files (ir/weight_types.def). Each format has a
+// function that converts the bytes of a block to numbers.
 //
 //   float row[32];
 //   math::Q4_1(bytes, [&](int i, float number) { row[i] = number; });
 //
-// Blocks follow each other without gaps, little-endian; d and m are f16, and q[i] is the
-// stored integer of number i. A nibble is four bits of a byte, the low one first.
+// Blocks are contiguous and little-endian. In the table below, d and m are f16, q is the integer
+// stored for number i, and s and t are its scale and minimum. A nibble is half of a byte. The low
+// half comes first.
 //
 //   type  numbers bytes  fields, in this order                       number i
 //   Q4_0       32    18  d, nibbles[16]                              d (q - 8)
@@ -27,31 +28,49 @@
 //   TQ2_0     256    66  pairs[64], d                                d (q - 1)
 //   MXFP4      32    17  exponent e, nibbles[16]                     2^(e - 127) e2m1(q)
 //
-// In blocks of 32, byte j of the nibbles holds number j in its low half and number
-// j + 16 in its high half; bit i of `high`, a word of 32 bits, is the fifth bit of
-// number i. In Q4_K and Q5_K, 64 numbers at a time have 32 bytes of nibbles, the first
-// 32 of them in the low halves and the others in the high ones; bit g of byte j of
-// `high` is the fifth bit of number j of the g-th 32. Each 32 numbers have a scale s and
-// a minimum t of six bits: those of the first four are the low six bits of scales[g] and
-// scales[g + 4]; those of the other four have their low four bits in the low and the
-// high half of scales[g + 4], their upper two at the top of scales[g - 4] and scales[g].
-// In Q6_K, 128 numbers at a time have 64 bytes of nibbles, again low halves first, and 32
-// bytes of `high`, two bits for each 32 numbers; 16 numbers share a scale.
+// Blocks of 32 numbers: byte j of the nibbles contains number j in its low half and number j + 16
+// in its high half. Bit i of `high`, a 32-bit word, is the fifth bit of number i.
 //
-// In Q2_K, Q3_K and TQ2_0, 128 numbers at a time have 32 bytes of pairs of bits; bits 2g
-// and 2g + 1 of byte j are number j of the g-th 32. In Q2_K, each 16 numbers have a scale
-// in the low half of a byte of `scales` and a minimum in its high half. In Q3_K, bit g of
-// byte j of `high` is the third bit of number j of the g-th 32; each 16 numbers have a
-// scale of six bits, whose low four are a half of scales[0 .. 8), first all low halves,
-// and whose upper two are a pair of scales[8 .. 12). In IQ4_XS, scale g of 32 numbers has
-// its low bits in half g of `scales` and its upper two in pair g of scales_high, and its
-// nibbles as a block of 32. In TQ1_0, a byte holds five digits of base 3 as the fraction
-// of 256 that they are of 243, the first digit the most significant: 32 bytes and then 16
-// hold 5 digits each, the last 4 hold 4 digits. e2m1 is a float of a sign, two bits of
-// exponent and one of mantissa (OCP Microscaling Formats 1.0).
+// Blocks of 256 numbers: below, group g consists of the numbers 32 g to 32 g + 31, and number j of
+// a group is its j-th number, counting from 0.
 //
-// Every number is the float nearest to the encoded value: all products above are exact,
-// with and without fused multiply-adds.
+// Q4_K, Q5_K: Each pair of groups has 32 bytes of nibbles, with the first group in the low halves
+// and the second one in the high halves. Bit g of byte j of `high` is the fifth bit of number j of
+// group g. Each group has a scale s and a minimum t of six bits. For g < 4, they are the low six
+// bits of scales[g] and scales[g + 4]. For g >= 4, their low four bits are the low and the high
+// half of scales[g + 4], and their upper two bits are the upper two bits of scales[g - 4] and
+// scales[g].
+//
+// Q6_K: Each 128 numbers have 64 bytes of nibbles, with the first 64 numbers in the low halves and
+// the others in the high halves. They also have 32 bytes of `high`. Bits 2g and 2g + 1 of byte j
+// are the upper two bits of number j of the g-th group of these 128 numbers. Each 16 numbers share
+// a scale.
+//
+// Q2_K, Q3_K, TQ2_0: Each 128 numbers have 32 bytes of `pairs`. Bits 2g and 2g + 1 of byte j are
+// number j of the g-th group of these 128 numbers.
+//
+// Q2_K: Each 16 numbers have a byte of `scales`, with the scale in the low half and the minimum in
+// the high half.
+//
+// Q3_K: Bit g of byte j of `high` is the third bit of number j of group g. Each 16 numbers have a
+// scale of six bits. Its low four bits are a half of a byte of scales[0 .. 8), with scales 0 to 7
+// in the low halves and scales 8 to 15 in the high halves. Its upper two bits are a pair of bits of
+// scales[8 .. 12), with scales 0 to 3 in the lowest pairs of the four bytes, and so on.
+//
+// IQ4_XS: The scale of group g has its low four bits in nibble g of `scales`, and its upper two
+// bits in bits 2g and 2g + 1 of scales_high. The nibbles of a group are laid out as in a block of
+// 32.
+//
+// TQ1_0: A byte contains up to five base-3 digits, the first one being the most significant. Their
+// value, divided by 243, is stored as a fraction of 256. First come 32 bytes and then 16 bytes with
+// five digits each, and finally 4 bytes with four digits each. Within each of these runs, the first
+// digits of all bytes come first, then the second digits, and so on.
+//
+// MXFP4: e2m1 is a float with a sign bit, two exponent bits and one mantissa bit (OCP Microscaling
+// Formats 1.0).
+//
+// Every decoded number is the float nearest to the encoded value. All products above are exact,
+// with or without fused multiply-adds.
 
 #include <cstdint>
 #include <cstring>
@@ -86,7 +105,7 @@ STOWAGE_HOST_DEVICE inline void Nibbles(const uint8_t* nibbles, float d,
   }
 }
 
-// Nibbles with a fifth bit in `high`.
+// Decodes 32 numbers d q + m from 16 bytes of nibbles, with the fifth bits of q in `high`.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void HighNibbles(const uint8_t* nibbles,
                                             uint32_t high, float d, float m,
@@ -105,7 +124,7 @@ STOWAGE_HOST_DEVICE inline void HighNibbles(const uint8_t* nibbles,
 struct ScaleAndMinimum {
   float scale, minimum;
 };
-// The scale and minimum of the g-th 32 numbers of a Q4_K or Q5_K block.
+// Returns the scale and minimum of group g of a Q4_K or Q5_K block.
 STOWAGE_HOST_DEVICE inline ScaleAndMinimum ScaleOf(const uint8_t* scales,
                                                    int g) {
   if (g < 4) {
@@ -117,7 +136,7 @@ STOWAGE_HOST_DEVICE inline ScaleAndMinimum ScaleOf(const uint8_t* scales,
           static_cast<float>((both >> 4) | (scales[g] >> 6 << 4))};
 }
 
-// Decodes a Q4_K block (`high` is null) or a Q5_K block.
+// Decodes a Q5_K block, or a Q4_K block if `high` is null.
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void KNibbles(const uint8_t* from,
                                          const uint8_t* high,
@@ -136,8 +155,9 @@ STOWAGE_HOST_DEVICE inline void KNibbles(const uint8_t* from,
   }
 }
 
-// The 16 values of IQ4_NL and IQ4_XS, ggml's kvalues_iq4nl, which are not evenly spaced:
-// -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113, a byte each, the first lowest.
+// Returns kLevels[q], one of the 16 values of IQ4_NL and IQ4_XS. The values are not evenly spaced
+// (kvalues_iq4nl of ggml): -127 -104 -83 -65 -49 -35 -22 -10 1 13 25 38 53 69 89 113. Each value is
+// a byte of the constants below, starting at the lowest byte.
 STOWAGE_HOST_DEVICE inline float LevelOf(int q) {
   const uint64_t eight = q < 8 ? 0xF6EADDCFBFAD9881u : 0x7159453526190D01u;
   return static_cast<float>(static_cast<int8_t>(eight >> (8 * (q & 7)) & 255));
@@ -151,25 +171,25 @@ STOWAGE_HOST_DEVICE inline void Levels(const uint8_t* nibbles, float d,
   for (int j = 0; j < 16; ++j) put(j + 16, d * LevelOf(nibbles[j] >> 4));
 }
 
-// Number `i` of a block of 256 pairs of bits.
+// Returns the integer of number i in a block of 256 pairs of bits.
 STOWAGE_HOST_DEVICE inline int PairOf(const uint8_t* pairs, int i) {
   return pairs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
 }
 
-// Scale s of 16 numbers of a block of Q3_K, from -32 to 31.
+// Returns scale number s of a Q3_K block, from -32 to 31.
 STOWAGE_HOST_DEVICE inline int ScaleOfQ3(const uint8_t* scales, int s) {
   const int low = scales[s % 8] >> (s / 8 * 4) & 15;
   const int high = scales[8 + s % 4] >> (s / 4 * 2) & 3;
   return (low | high << 4) - 32;
 }
 
-// Twice a float of e2m1, a whole number.
+// Returns twice the value of an e2m1 float, which is an integer.
 STOWAGE_HOST_DEVICE inline int TwiceE2M1(int q) {
   const int magnitude = static_cast<int>(0xC8643210u >> (4 * (q & 7)) & 15u);
   return q < 8 ? magnitude : -magnitude;
 }
 
-// 2^(e - 128), half the power of an MXFP4 exponent; subnormal for e < 2.
+// Returns 2^(e - 128), which is half of the scale of an MXFP4 block. It is subnormal for e < 2.
 STOWAGE_HOST_DEVICE inline float HalfPower(uint32_t e) {
   const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
   float power;
@@ -179,7 +199,7 @@ STOWAGE_HOST_DEVICE inline float HalfPower(uint32_t e) {
 
 }  // namespace internal
 
-// `from` is the bytes of one block; put(i, number) is called for each of its numbers.
+// These functions decode the block at `from`, and call put(i, number) for each of its numbers.
 
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void F32(const uint8_t* from, Put put) {
@@ -293,7 +313,7 @@ template <typename Put>
 STOWAGE_HOST_DEVICE inline void TQ1_0(const uint8_t* from, Put put) {
   const float d = internal::LoadHalf(from + 52);
   int at = 0;
-  // `count` bytes from `begin` on: the first digit of each, then the second.
+  // Decodes the first digits of `count` bytes from `begin` on, then their second digits, and so on.
   const auto digits = [&](int begin, int count, int per_byte) {
     for (int n = 0, power = 1; n < per_byte; ++n, power *= 3) {
       for (int j = 0; j < count; ++j) {
