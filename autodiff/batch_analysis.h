@@ -54,7 +54,7 @@ struct BatchValue {
   /// kPerExample: the axis of the examples.
   int axis = 0;
   /// kPerExample: how many times the axis contains the batch, for example 2 for two concatenated
-  /// batches. Only if it is 1 is a micro-batch a contiguous slice of the axis.
+  /// batches. A micro-batch is a contiguous slice of the axis only if this is 1.
   int64_t runs = 1;
   /// kPerExample: whether all slices along the axis are equal.
   bool is_uniform = false;
@@ -202,9 +202,9 @@ struct BatchAnalysis {
 
 /// Returns how each value of `whole` can be computed from the values of graphs like `part`, the
 /// same model for fewer examples. Copies are ignored, as are broadcasts that only `whole` contains.
-/// At any other difference between the graphs, all values from there on are kMixed. Linear in the
-/// number of nodes, except that the body of a loop is analyzed repeatedly until the kinds of its
-/// carried values no longer change.
+/// After any other difference between the graphs, all values are kMixed. Linear in the number of
+/// nodes, except that the body of a loop is analyzed repeatedly until the kinds of its carried
+/// values no longer change.
 BatchAnalysis AnalyzeBatch(const Graph& whole, const Graph& part,
                            const BatchAnalysisOptions& options = {});
 

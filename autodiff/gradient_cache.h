@@ -68,7 +68,7 @@ struct GradientCache {
 
 /// Cuts a model into an encoder and a head. `analysis` compares `part` with `whole`, and
 /// `obstacles` must be the obstacles of `analysis`. `rewritten` is the result of RewriteMicroBatch
-/// for `part`, and `share` is the share of the batch in `part`.
+/// for `part`, and `share` is the share of the batch that `part` contains.
 ///
 /// Returns kUnsupported if `loss` is not an obstacle, if the model writes a param, state or cache,
 /// if the head reads no value that depends on single examples, or if the encoder computes less than

@@ -87,7 +87,7 @@ struct RepeatedMicroBatch {
   Graph graph = {};
   NodeId first = 0;                 // the first node of the micro-batch
   NodeId updates = 0;               // the first node after the micro-batch
-  std::vector<std::string> cut;     // names of the split inputs and totals
+  std::vector<std::string> cut;     // split inputs and cached gradients
   std::vector<std::string> joined;  // names of the fills
 };
 

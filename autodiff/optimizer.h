@@ -32,7 +32,10 @@ struct Sgd {
   double decay = 0;
 };
 
-/// SGD with momentum: velocity = momentum * velocity + g + decay * w;  w -= lr * velocity.
+/// SGD with momentum:
+///
+///   velocity = momentum * velocity + g + decay * w
+///   w -= lr * velocity
 struct Momentum {
   double momentum = 0.9;
   double decay = 0;
@@ -44,16 +47,25 @@ struct Momentum {
   double dampening = 0;
 };
 
-/// PyTorch's SGD with nesterov=True: d = g + decay * w;  velocity = momentum * velocity + d; w -=
-/// lr * (d + momentum * velocity).
+/// PyTorch's SGD with nesterov=True:
+///
+///   d = g + decay * w
+///   velocity = momentum * velocity + d
+///   w -= lr * (d + momentum * velocity)
 struct Nesterov {
   double momentum = 0.9;
   double decay = 0;
 };
 
-/// RMSprop: d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2; w -= lr * d / (sqrt(v) + eps).
-/// If `centered`, the square root is of v - mean^2, where mean = alpha * mean + (1 - alpha) * d.
-/// With a momentum, velocity = momentum * velocity + d / (...) and w -= lr * velocity.
+/// RMSprop:
+///
+///   d = g + decay * w
+///   v = alpha * v + (1 - alpha) * d^2
+///   w -= lr * d / (sqrt(v) + eps)
+///
+/// If `centered`, v - mean^2 replaces v in the square root, where the state
+/// mean = alpha * mean + (1 - alpha) * d. If `momentum` is not 0, the last line becomes
+/// velocity = momentum * velocity + d / (sqrt(v) + eps) and w -= lr * velocity.
 struct RmsProp {
   double alpha = 0.99;
   double eps = 1e-8;
@@ -62,8 +74,11 @@ struct RmsProp {
   bool centered = false;
 };
 
-/// Adagrad: d = g + decay * w;  v = v + d^2, where v starts at `initial`; w -= lr / (1 + (step - 1)
-/// * lr_decay) * d / (sqrt(v) + eps).
+/// Adagrad, where v starts at `initial`:
+///
+///   d = g + decay * w
+///   v = v + d^2
+///   w -= lr / (1 + (step - 1) * lr_decay) * d / (sqrt(v) + eps)
 struct Adagrad {
   double eps = 1e-10;
   double decay = 0;

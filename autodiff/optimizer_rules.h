@@ -4,8 +4,8 @@
 // Implements the optimizers of torch.optim as update rules (autodiff/update_rule.h), composed of
 // elementwise ops. These are the optimizers without an op of their own, and the variants that the
 // other optimizers' ops do not support, such as a momentum that is an input of the step. Formulas
-// and states are PyTorch's. In the formulas, `t` is the step and `d` is the gradient plus decay *
-// w. Coefficients such as lr / (1 - beta1^t) are computed once for all params with the same
+// and states are PyTorch's. In the formulas, `t` is the step, and `d` is the gradient plus
+// decay * w. Coefficients such as lr / (1 - beta1^t) are computed once for all params with the same
 // settings (autodiff/step_scalars.h).
 //
 //   TrainOptions options{.optimizer = NAdam{.decay = 0.01, .is_decoupled = true}};
@@ -22,9 +22,12 @@ struct Adagrad;
 struct Adam;
 struct AdamW;
 
-/// NAdam (Dozat 2016, "Incorporating Nesterov momentum into Adam"). With m and v as in Adam, mu(t)
-/// = beta1 (1 - 0.96^(t momentum_decay) / 2) and P = mu(1) mu(2) ... mu(t), w -= lr ((1 - mu(t)) /
-/// (1 - P) d + mu(t+1) / (1 - P mu(t+1)) m) / (sqrt(v_hat) + eps).
+/// NAdam (Dozat 2016, "Incorporating Nesterov momentum into Adam"), with m and v as in Adam:
+///
+///   mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2)
+///   P = mu(1) mu(2) ... mu(t)
+///   w -= lr ((1 - mu(t)) / (1 - P) d + mu(t+1) / (1 - P mu(t+1)) m) / (sqrt(v_hat) + eps)
+///
 /// The states are "w.m", "w.v" and the scalar "w.mu_product", which is P.
 struct NAdam {
   double beta1 = 0.9;
@@ -36,10 +39,13 @@ struct NAdam {
   bool is_decoupled = false;
 };
 
-/// RAdam (Liu et al. 2020, "On the variance of the adaptive learning rate and beyond"). Let r_inf =
-/// 2 / (1 - beta2) - 1 and r = r_inf - 2 t beta2^t / (1 - beta2^t). If r > 5, the update is Adam's
-/// times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)). Otherwise it is w -= lr m_hat.
-/// eps is added to sqrt(v) before the bias correction of v.
+/// RAdam (Liu et al. 2020, "On the variance of the adaptive learning rate and beyond"):
+///
+///   r_inf = 2 / (1 - beta2) - 1
+///   r = r_inf - 2 t beta2^t / (1 - beta2^t)
+///
+/// If r > 5, the update is Adam's times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)).
+/// Otherwise, it is w -= lr m_hat. eps is added to sqrt(v) before the bias correction of v.
 struct RAdam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -48,8 +54,13 @@ struct RAdam {
   bool is_decoupled = false;
 };
 
-/// Adamax (Kingma & Ba 2015, section 7): m = beta1 m + (1 - beta1) d; u = max(beta2 u, |d| + eps);
-/// w -= lr / (1 - beta1^t) m / u. The states are "w.m" and "w.u".
+/// Adamax (Kingma & Ba 2015, section 7):
+///
+///   m = beta1 m + (1 - beta1) d
+///   u = max(beta2 u, |d| + eps)
+///   w -= lr / (1 - beta1^t) m / u
+///
+/// The states are "w.m" and "w.u".
 struct Adamax {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -57,17 +68,27 @@ struct Adamax {
   double decay = 0;
 };
 
-/// Adadelta (Zeiler 2012): v = rho v + (1 - rho) d^2;  c = sqrt(u + eps) / sqrt(v + eps) d; u = rho
-/// u + (1 - rho) c^2;  w -= lr c. The states are "w.v" and "w.u".
+/// Adadelta (Zeiler 2012):
+///
+///   v = rho v + (1 - rho) d^2
+///   c = sqrt(u + eps) / sqrt(v + eps) d
+///   u = rho u + (1 - rho) c^2
+///   w -= lr c
+///
+/// The states are "w.v" and "w.u".
 struct Adadelta {
   double rho = 0.9;
   double eps = 1e-6;
   double decay = 0;
 };
 
-/// Averaged SGD (Polyak & Juditsky 1992): w = (1 - lambd eta) w - eta d; ax += (w - ax) / max(1, t
-/// - 1 - t0);  eta = lr / (1 + lambd lr t)^alpha. The new eta applies from the next step on, and
-/// the first step uses eta = lr. The states are "w.ax" and the scalar "w.eta".
+/// Averaged SGD (Polyak & Juditsky 1992):
+///
+///   w = (1 - lambd eta) w - eta d
+///   ax += (w - ax) / max(1, t - 1 - t0)
+///   eta = lr / (1 + lambd lr t)^alpha
+///
+/// The first step uses eta = lr. The states are the average, "w.ax", and the scalar "w.eta".
 struct Asgd {
   double lambd = 1e-4;
   double alpha = 0.75;
@@ -75,10 +96,14 @@ struct Asgd {
   double decay = 0;
 };
 
-/// Rprop (Riedmiller & Braun 1993). With s = sign(d prev), `size` is multiplied by eta_plus where s
-/// > 0 and by eta_minus where s < 0, and is clamped to [min_step, max_step]. Then d = 0 where s <
-/// 0;  w -= sign(d) size;  prev = d. The initial size is the learning rate. The states are "w.prev"
-/// and "w.step_size".
+/// Rprop (Riedmiller & Braun 1993), with s = sign(d prev) for each element:
+///
+///   size = clamp(size * (eta_plus if s > 0, eta_minus if s < 0, else 1), min_step, max_step)
+///   d = 0 if s < 0
+///   w -= sign(d) size
+///   prev = d
+///
+/// The initial size is the learning rate. The states are "w.prev" and "w.step_size".
 struct Rprop {
   double eta_minus = 0.5;
   double eta_plus = 1.2;

@@ -133,10 +133,11 @@ inline constexpr int kReadersApart = 16;
 /// is gathered a second time.
 ///
 /// In a training step, a param must be updated by updating the rank's own block and gathering the
-/// result as the new content of the param (Sharding::kGradients). The gather is removed, and the
-/// updated block becomes the new content of "own:w". Params without an update, such as frozen ones,
-/// are also split. The Init of a block is zeros, so the caller must write the block's initial
-/// content. Returns kUnsupported if the graph outputs a param or updates a whole param.
+/// result as the new content of the param, as with Sharding::kStates and kGradients. The gather is
+/// removed, and the updated block becomes the new content of "own:w". Params without an update,
+/// such as frozen ones, are also sharded. The Init of a block is zeros, so the caller must write
+/// the block's initial content. Returns kUnsupported if the graph outputs a param or updates a
+/// whole param.
 Result<Graph> ShardWeights(const Graph& graph, int64_t ranks);
 
 /// Returns `step`, the step of one of `ranks` ranks, with its writes of model states, such as the

@@ -8,7 +8,7 @@
 //   StepScalars scalars(&g, DType::kF32);
 //   const StepScalar step = scalars.Of(inputs.step), lr = scalars.Of(inputs.lr);
 //   const StepScalar rate = lr / OneMinusPower(0.9, step);  // Adam's
-//   w = Sub(w, Mul(m, rate.As(DType::kF32)));
+//   w = Sub(w, Mul(m, scalars.As(rate, DType::kF32)));
 
 #include <cstdint>
 #include <initializer_list>

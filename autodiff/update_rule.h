@@ -124,9 +124,13 @@ void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
 //
 //   TrainOptions options{.optimizer = Adafactor{}};
 
-/// Lion (Chen et al. 2023, "Symbolic discovery of optimization algorithms"): c = beta1 m + (1 -
-/// beta1) g;  w -= lr (sign(c) + decay w);  m = beta2 m + (1 - beta2) g. Suitable learning rates
-/// are 3 to 10 times smaller than for AdamW.
+/// Lion (Chen et al. 2023, "Symbolic discovery of optimization algorithms"):
+///
+///   c = beta1 m + (1 - beta1) g
+///   w -= lr (sign(c) + decay w)
+///   m = beta2 m + (1 - beta2) g
+///
+/// Suitable learning rates are 3 to 10 times smaller than for AdamW.
 struct Lion {
   double beta1 = 0.9;
   double beta2 = 0.99;
@@ -165,9 +169,9 @@ struct Adafactor {
 ///   `iterations` times: s = u u^T;  u = a u + b s u + c s^2 u
 ///   w -= lr decay w + lr 0.2 sqrt(max(R, C)) u
 ///
-/// The iterations (Newton-Schulz, with Jordan's coefficients a, b and c) use the type of w. If R >
-/// C, they use u^T u instead of u u^T. Vectors, and embedding tables that an op `gather` reads, are
-/// updated by AdamW with beta1, beta2 and eps.
+/// The iterations (Newton-Schulz, with Jordan's coefficients a, b and c) use the type of w. For
+/// R > C, s is u^T u and multiplies from the right. Vectors, and embedding tables that an op
+/// `gather` reads, are updated by AdamW with beta1, beta2, eps and decay.
 struct Muon {
   double momentum = 0.95;
   int iterations = 5;

@@ -87,8 +87,8 @@ class ForwardValues {
 
   /// Does the same, up to rounding, for a rule that multiplies by the value. The result of a layer
   /// norm without scale and shift, or of a group norm, which is a view of one, is not saved if only
-  /// multiplications, additions and subtractions read it. Instead it is recomputed as (x - mean) /
-  /// deviation from the operands that its own rule saves.
+  /// multiplications, additions and subtractions read it. Instead, it is recomputed from the values
+  /// that its own rule saves, as (x - mean) / deviation.
   Value ReadFactor(ValueId id);
 
   /// Starts the reads of the next forward node. A fill of more than one element is emitted
@@ -104,7 +104,7 @@ class ForwardValues {
   // These are indexed by the id of the forward value.
   std::vector<std::optional<Value>> values_;
   std::vector<bool> is_factor_;  // whether ReadFactor may recompute it
-  std::vector<NodeId> concat_;   // the concat as its only reader, or kNoNode
+  std::vector<NodeId> concat_;   // its only reader, a concat, or kNoNode
   std::vector<bool> was_read_;
 
   std::vector<ValueId> of_this_node_;  // fills of this node and their views

@@ -4,7 +4,7 @@
 // Provides the geometry of a convolution for kernels in C, and the vectorized convolutions, which
 // are matmuls of patches (im2col; Chellapilla et al. 2006).
 //
-// Vectorized kernels compute a band of rows of y at a time. The patches of the band are copied into
+// Vectorized kernels compute a band of rows of y at a time. The patches of the band are stored in
 // workspace, one column for each output position, with zeros for padding:
 //
 //   conv              y band = w (O, C * kernel) times patches

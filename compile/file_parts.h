@@ -55,8 +55,8 @@ class Memory {
   /// Returns the name of a block. If `on_host`, it is the block of offloaded values. Otherwise it
   /// is the block of region `region`, or the arena if there is no placement.
   const std::string& NameOf(bool on_host, int32_t region) const;
-  /// Returns the address `offset` bytes after the start of a program's buffer, for example "arena +
-  /// 256". The buffer must not be outside the arena (Region::kOutside).
+  /// Returns the address `offset` bytes after the start of a program's buffer, such as
+  /// "arena + 256". The buffer must not be outside the arena (Region::kOutside).
   std::string AddressOf(size_t program, int32_t buffer, Bytes offset = 0) const;
 
   /// Returns the parameter list of a function: the blocks that are parameters, followed by `more`.
@@ -98,7 +98,7 @@ class Constants {
 
 /// The code that fills params and states before the first step.
 ///
-///   first_normal_f32(AT(f32, arena + 0), 100352, 0x1F2E..., 0.05, seed);  /* fc1.w */
+///   first_normal_f32(AT(f32, arena + 0), 100352, 0.05, UINT64_C(22...), seed);  /* fc1.w */
 struct InitialText {
   std::string functions;  // definitions of functions and data that `body` uses
   std::string body;       // reads `uint64_t seed`

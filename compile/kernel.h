@@ -17,8 +17,8 @@
 //
 // The code of kernels and helpers is written once for all number types. `real` is replaced with
 // float, double or a vector of floats, and `@` with the suffix of a function or literal of that
-// type. For example, "exp@(x) + 0.5@" becomes "expf(x) + 0.5f", "exp(x) + 0.5" or "exp_x8(x) +
-// 0.5f".
+// type. For example, "exp@(x) + 0.5@" becomes "expf(x) + 0.5f", "exp(x) + 0.5" or
+// "exp_x8(x) + 0.5f".
 
 #include <cstdint>
 #include <functional>

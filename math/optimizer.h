@@ -33,8 +33,9 @@ STOWAGE_HOST_DEVICE inline void SgdStep(T lr, T decay, T g, T* w) {
   *w = *w - lr * (g + decay * *w);
 }
 
-/// Updates w with momentum (Polyak 1964), without dampening: velocity = momentum velocity + g +
-/// decay w;  w -= lr velocity.
+/// Updates w with momentum (Polyak 1964), without dampening:
+///   velocity = momentum velocity + g + decay w
+///   w -= lr velocity
 template <typename T>
 STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
                                              T* w, T* velocity) {
@@ -42,8 +43,10 @@ STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * *velocity;
 }
 
-/// Updates w with Nesterov momentum (Sutskever et al. 2013), with d = g + decay w: velocity =
-/// momentum velocity + d;  w -= lr (d + momentum velocity).
+/// Updates w with Nesterov momentum (Sutskever et al. 2013):
+///   d = g + decay w
+///   velocity = momentum velocity + d
+///   w -= lr (d + momentum velocity)
 template <typename T>
 STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
                                              T* w, T* velocity) {
@@ -52,8 +55,10 @@ STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * (d + momentum * *velocity);
 }
 
-/// Updates w with RMSprop (Hinton 2012), with d = g + decay w: v = alpha v + (1 - alpha) d^2;  w -=
-/// lr d / (sqrt(v) + eps).
+/// Updates w with RMSprop (Hinton 2012):
+///   d = g + decay w
+///   v = alpha v + (1 - alpha) d^2
+///   w -= lr d / (sqrt(v) + eps)
 template <typename T>
 STOWAGE_HOST_DEVICE inline void RmsPropStep(T lr, T alpha, T one_minus_alpha,
                                             T eps, T decay, T g, T* w, T* v) {
@@ -62,8 +67,10 @@ STOWAGE_HOST_DEVICE inline void RmsPropStep(T lr, T alpha, T one_minus_alpha,
   *w = *w - lr * d / (Sqrt(*v) + eps);
 }
 
-/// Updates w with Adagrad (Duchi, Hazan & Singer 2011), with d = g + decay w: v = v + d^2;  w -= lr
-/// d / (sqrt(v) + eps).
+/// Updates w with Adagrad (Duchi, Hazan & Singer 2011):
+///   d = g + decay w
+///   v = v + d^2
+///   w -= lr d / (sqrt(v) + eps)
 template <typename T>
 STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
                                             T* v) {
@@ -191,7 +198,7 @@ STOWAGE_HOST_DEVICE inline float JoinShort(ShortSplitMaster parts) {
 // encoded as 0.
 
 /// Returns 1 / scale, or 0 if the scale is 0 or non-finite. The result is infinite for a scale
-/// below 2^-128, and a nonzero element is then encoded as 1.
+/// below 2^-128. A nonzero element is then encoded as the largest magnitude.
 STOWAGE_HOST_DEVICE inline float InverseOf(float scale) {
   return scale > 0 ? 1 / scale : 0.0f;
 }

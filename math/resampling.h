@@ -73,8 +73,7 @@ struct ResampledAxis {
   }
 
  private:
-  // Returns the first element of the result that is sampled at coordinate i or above. Requires i >
-  // 0.
+  // Returns the first element of the result that is sampled at coordinate i or above, for i > 0.
   STOWAGE_HOST_DEVICE int64_t Reaching(int64_t i) const {
     const int64_t num = i * den - start;
     const int64_t o = num <= 0 ? 0 : (num + step - 1) / step;
