@@ -110,7 +110,7 @@ int ExamplesAxis(const TensorType& part, const TensorType& whole);
 ///   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
 class BatchAxes {
  public:
-  /// Both must outlive this.
+  /// Both arguments must outlive this.
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 

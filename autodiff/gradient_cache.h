@@ -94,7 +94,8 @@ struct HeadValues {
   std::vector<Value> outputs;
 };
 
-/// The input of the head that multiplies the gradient of its loss, if losses are scaled.
+/// The name of the head's input that scales the gradient of its loss. The input exists only with
+/// loss scaling.
 inline constexpr std::string_view kHeadScale = "total:loss_scale";
 
 /// Emits the encoders of all micro-batches and then the head of `cache`. The encoders become a loop

@@ -43,9 +43,8 @@ struct MicroBatchedStep {
 /// many micro-batches can be planned quickly.
 enum class MicroBatches : uint8_t { kAll, kOneOfAKind };
 
-/// Finishes the step in the builder `g`. Its micro-batches begin at the nodes `begins` of the
-/// builder, and `counts` are the numbers of micro-batches that each represents. Propagates errors
-/// of the builder.
+/// Finishes the step in the builder `g`. Emitted micro-batch i begins at node `begins[i]` of the
+/// builder and represents `counts[i]` micro-batches. Propagates errors of the builder.
 Result<MicroBatchedStep> FinishMicroBatches(GraphBuilder& g,
                                             const std::vector<NodeId>& begins,
                                             std::vector<int64_t> counts);

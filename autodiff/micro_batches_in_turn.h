@@ -43,7 +43,7 @@ namespace stowage {
 ///
 ///   MicroBatchOutputs outputs(whole, whole, model, "loss", &g);
 ///   outputs.Begin(first_micro_batch);
-///   for each micro-batch: outputs.Add(micro_batch, share, linker);  // after its forward part
+///   for each micro-batch: outputs.Add(micro_batch, share, linker);  // after its forward pass
 ///                   outputs.AddLoss(micro_batch, share, linker);
 ///   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
 class MicroBatchOutputs {
@@ -147,7 +147,7 @@ class MicroBatchesInTurn {
              const std::function<void(const Gradient&)>& add,
              const std::function<void()>& end_micro_batch);
 
-  /// The arguments of FinishMicroBatches, after Run.
+  /// Return the arguments of FinishMicroBatches. Run must have been called.
   const std::vector<NodeId>& begins() const { return begins_; }
   const std::vector<int64_t>& counts() const { return counts_; }
 

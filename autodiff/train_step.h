@@ -14,8 +14,8 @@
 //   TrainOptions options{.optimizer = AdamW{}, .clip_norm = 1.0};
 //   options.groups = {{.pattern = "*.bias", .decay = 0}};
 //   Result<Graph> step = BuildTrainStep(forward, "loss", options);
-//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64), "seed" (i64) if the
-//   // optimizer rounds stochastically, and those of groups (autodiff/param_groups.h)
+//   // Inputs of the step: the inputs of `forward`, "lr" (f32), "step" (i64), "seed" (i64) if the
+//   // optimizer rounds stochastically, and the inputs of groups (autodiff/param_groups.h).
 
 #include <array>
 #include <cstdint>

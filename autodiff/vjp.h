@@ -77,9 +77,9 @@ class Cotangents {
 /// leaf of role saved.
 class ForwardValues {
  public:
-  /// Declares a leaf in `backward` for every value of `forward` that can be saved or read: first
-  /// the leaves, and then the results in order. This reserves their names. The caller must remove
-  /// unread leaves. Both arguments must outlive this.
+  /// Declares a leaf in `backward` for every value of `forward`, except values that are rebuilt or
+  /// emitted a second time: first the leaves, and then the results in order. This reserves their
+  /// names. The caller must remove unread leaves. Both arguments must outlive this.
   ForwardValues(const Graph& forward, GraphBuilder* backward);
 
   /// Returns the value `id` of the forward graph in the backward graph.
