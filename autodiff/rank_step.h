@@ -34,8 +34,8 @@ namespace stowage {
 /// bit for bit if every rank runs its shard as a single micro-batch.
 ///
 /// `whole` is the model for the whole batch, and `part` is the same model for this rank's shard of
-/// the batch. `micro_batches` make up `part`. For a single micro-batch, pass `part` itself. The step
-/// has the inputs of `part`. An output with a batch dimension contains the examples of `part`.
+/// the batch. `micro_batches` make up `part`. For a single micro-batch, pass `part` itself. The
+/// step has the inputs of `part`. An output with a batch dimension contains the examples of `part`.
 /// Every other output refers to the whole batch and is equal on every rank.
 ///
 /// Gradients are summed in rank order as they are computed (GradientBuckets), and updates of model
