@@ -1,9 +1,9 @@
 #ifndef STOWAGE_NN_CONTRASTIVE_H_
 #define STOWAGE_NN_CONTRASTIVE_H_
 
-// Embeddings of texts, and the contrastive loss that trains them, with the definitions of
-// sentence-transformers. An example is a query, a document that answers it, and documents
-// that do not. InfoNCE (van den Oord et al. 2018) is the cross-entropy of finding the query's
+// Computes embeddings of texts and the contrastive loss that trains them, as defined by
+// sentence-transformers. An example consists of a query, a document that answers it, and documents
+// that do not. InfoNCE (van den Oord et al. 2018) is the cross-entropy of identifying the query's
 // document among all documents of the batch:
 //
 //   -log softmax(scale * similarity(query, documents))[its own]
@@ -12,8 +12,8 @@
 //   const Value embeddings = PoolTokens(hidden, lengths, rules.pooling);
 //   g.Output("loss", InfoNce(Reshape(embeddings, {batch, 2, width}), rules));
 //
-// The documents of the other examples serve as negatives, so that a larger batch makes a
-// harder task. autodiff/gradient_cache.h splits such a batch into micro-batches.
+// The documents of the other examples serve as negatives, so the task is harder in a larger batch.
+// autodiff/gradient_cache.h splits such a batch into micro-batches.
 
 #include <cstdint>
 #include <optional>
@@ -25,14 +25,15 @@
 
 namespace stowage {
 
-/// How the vectors of a text's tokens become its embedding.
+/// How the embedding of a text is computed from the vectors of its tokens.
 enum class Pooling {
-  kMean,   // their mean
-  kFirst,  // the first token's, such as [CLS]
-  kLast,  // the last token's, which is the only one that reads all in a causal model
+  kMean,   // the mean of all vectors
+  kFirst,  // the vector of the first token, such as [CLS]
+  kLast,   // the vector of the last token; in a causal model, it attends to all
 };
 
-/// "mean", "cls" or "lasttoken", as sentence-transformers names them; absent for another name.
+/// Returns the pooling named `name` in sentence-transformers: "mean", "cls" or "lasttoken".
+/// Returns nullopt for another name.
 std::optional<Pooling> FindPooling(std::string_view name);
 std::string_view PoolingName(Pooling pooling);
 
@@ -41,29 +42,29 @@ enum class Similarity { kCosine, kDot };
 struct EmbeddingRules {
   Pooling pooling = Pooling::kMean;
   Similarity similarity = Similarity::kCosine;
-  /// Factor of similarities: the inverse of the temperature.
+  /// Factor of the similarities, which is the inverse of the temperature.
   double scale = 20;
-  /// Adds the loss of finding a document's query among all queries; the loss is the mean of
-  /// both.
+  /// Averages the loss with the loss of identifying a document's query among all queries.
   bool symmetric = false;
-  /// Documents of each example, at least 1; the first belongs to the query, the others do not.
+  /// The number of documents of each example, at least 1. The first answers the query, the others
+  /// do not.
   int64_t documents = 1;
 };
 
-/// Error kInvalidArgument unless scale is finite and above 0 in f32, and documents is at least
-/// 1.
+/// Returns kInvalidArgument unless `scale` is finite and above 0 in f32, and `documents` is at
+/// least 1.
 Status CheckEmbedding(const EmbeddingRules& rules);
 
-/// x (N, T, C) and lengths (N) i32, each in [1, T] -> (N, C), f64 for f64, else f32. Tokens
-/// after a text's length are ignored.
+/// Pools x (N, T, C) over the tokens of each text and returns (N, C), which is f64 if x is, and f32
+/// otherwise. `lengths` (N) is i32 with values in [1, T]. Tokens after a text's length are ignored.
 Value PoolTokens(Value x, Value lengths, Pooling pooling,
                  SourceLoc loc = SourceLoc::Current());
 
-/// x (..., C) divided by max(|x|, 1e-12).
+/// Returns x (..., C) divided by max(|x|, 1e-12), where |x| is the L2 norm over the last axis.
 Value Normalized(Value x, SourceLoc loc = SourceLoc::Current());
 
-/// The mean loss of embeddings (B, 1 + documents, C), f32 or f64; the query comes first. Scores
-/// are computed LogitChunk rows at a time (ir/ops.h), so that memory is linear in the batch.
+/// Returns the mean loss of embeddings (B, 1 + documents, C), f32 or f64, with the query first.
+/// Scores are computed in chunks of LogitChunk rows (ir/ops.h), so memory is linear in the batch.
 Value InfoNce(Value embeddings, const EmbeddingRules& rules,
               SourceLoc loc = SourceLoc::Current());
 

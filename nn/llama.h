@@ -1,20 +1,22 @@
 #ifndef STOWAGE_NN_LLAMA_H_
 #define STOWAGE_NN_LLAMA_H_
 
-// Llama (Touvron et al. 2023) at any size, and the other families of published decoders that
-// are a Llama with other settings, in one table.
+// Builds Llama (Touvron et al. 2023) at any size, and the published decoder families that differ
+// from Llama only in their settings, such as Mistral, Qwen and Gemma.
 //
-// A model is a token embedding, pre-norm blocks of causal attention with rotary positions
-// and grouped keys and values and of a gated feed-forward part, a final norm, and an output
-// layer, which may be the transposed embedding. By default norms have no mean and layers no
-// bias. LlamaFamily has the settings that all models of a family share, and how their files
-// describe the others; nn/pretrained.h reads these. A new family is a row, as far as
-// LlamaConfig has its settings.
+// A model consists of a token embedding, pre-norm transformer blocks, a final norm, and an output
+// layer, which may share the embedding's matrix. A block has causal grouped-query attention with
+// rotary position embeddings (RoPE), and a gated feed-forward network. By default, norms are
+// RMSNorm and linear layers have no bias. LlamaFamilies() is the table of supported families. A
+// LlamaFamily holds the settings that all models of the family share, and describes how a model's
+// files specify the others. nn/pretrained.h reads the files. Adding a family takes one entry if
+// LlamaConfig has all of its settings.
 //
 // Params have the names of Hugging Face's models: "model.embed_tokens.weight"
 // (vocabulary, width), "model.layers.<i>.self_attn.q_proj.weight" (width, width), ...,
-// "model.norm.weight", "lm_head.weight" (vocabulary, width). A linear layer's weight is
-// (in, out), or (out, in) as theirs with `out_in`; the head is (out, in) in either case.
+// "model.norm.weight", "lm_head.weight" (vocabulary, width). The weight of a linear layer is laid
+// out (in, out), or (out, in), as in Hugging Face's models, if `out_in` is set. The weight of the
+// output layer is always (out, in).
 //
 //   Result<Graph> graph = BuildLlama({.name = "tiny", .layers = 2, .heads = 4,
 //                                     .kv_heads = 2, .width = 32, .hidden = 88,
@@ -38,39 +40,39 @@
 
 namespace stowage {
 
-/// The linear layers of queries, keys and values.
+/// The linear layers that compute queries, keys and values.
 enum class QkvLayers {
   kSeparate,    // "q_proj", "k_proj" and "v_proj"
-  kSideBySide,  // one: all queries, then all keys, then all values
-  kHeadByHead,  // one: for each head its query, key and value
+  kSideBySide,  // one layer: all queries, then all keys, then all values
+  kHeadByHead,  // one layer: the query, key and value of each head in turn
 };
 
-/// Normalization of queries and keys before rope, per head or over all heads, by params
-/// "<attention>.q_norm.weight" and "<attention>.k_norm.weight".
+/// The normalization of queries and keys before RoPE, over each head or over all heads together.
+/// The weights are the params "<attention>.q_norm.weight" and "<attention>.k_norm.weight".
 enum class QkNorm { kNone, kEachHead, kAllHeads };
 
-/// The linear layers of the feed-forward part.
+/// The linear layers of the feed-forward network.
 enum class MlpLayers {
   kGated,            // "gate_proj", "up_proj" and "down_proj"
-  kGatedSideBySide,  // "gate_up_proj", gates first, and "down_proj"
-  kPlain,            // two, without a gate
+  kGatedSideBySide,  // "gate_up_proj", with the gate first, and "down_proj"
+  kPlain,            // two layers without a gate
 };
 
-/// The names of the params in Hugging Face's model of a family.
+/// The names of the params in Hugging Face's models of a family.
 struct LlamaNames {
   std::string_view embedding = "model.embed_tokens.weight";
-  std::string_view layers = "model.layers.";  // then the number
+  std::string_view layers = "model.layers.";  // followed by the layer's index
   std::string_view norm = "model.norm";
   std::string_view head = "lm_head.weight";
-  // Of a layer, after a dot.
+  // These names follow a layer's name and a dot.
   std::string_view attention = "self_attn";
-  std::string_view qkv = "qkv_proj";  // if it is one layer
+  std::string_view qkv = "qkv_proj";  // unless QkvLayers::kSeparate
   std::string_view out = "o_proj";
-  std::string_view up = "up_proj", down = "down_proj";  // of a plain mlp
-  std::string_view experts = "mlp";                     // nn/layers.h
+  std::string_view up = "up_proj", down = "down_proj";  // if MlpLayers::kPlain
+  std::string_view experts = "mlp";  // the layer of Experts (nn/layers.h)
 };
 
-/// The names of the norms of a block; empty: none.
+/// The names of the norms of a block. The block lacks a norm whose name is empty.
 struct LlamaNorms {
   std::string_view before_attention = "input_layernorm";
   std::string_view after_attention = "";
@@ -78,170 +80,188 @@ struct LlamaNorms {
   std::string_view after_mlp = "";
 };
 
-/// Settings in which layers differ.
+/// The settings that may differ between the layers of a model.
 struct LlamaLayer {
-  bool has_window = true;   // of the config, if it has one
-  bool turns = true;        // has rope
-  bool has_experts = true;  // if the config has any; else one mlp
+  bool has_window = true;   // whether LlamaConfig::window applies
+  bool turns = true;        // whether RoPE rotates queries and keys
+  bool has_experts = true;  // whether LlamaConfig::experts replaces the MLP
 };
 
 struct LlamaConfig {
   std::string name;
   int64_t layers = 1;
   int64_t heads = 1;
-  int64_t kv_heads = 1;  // of keys and values; divides the heads
+  int64_t kv_heads = 1;  // heads of keys and values; divides `heads`
   int64_t width = 1;
-  int64_t hidden = 1;  // of the feed-forward part
+  int64_t hidden = 1;  // hidden units of the feed-forward network
   int64_t vocabulary = 1;
   int64_t max_seq = 1;
   double rope_base = 10000;
   double eps = 1e-5;
   bool tied_head = false;
-  int64_t head_size = 0;  // elements of a head; 0 for width / heads
-  /// Attention window: keys per query, itself included; 0: all.
+  int64_t head_size = 0;  // elements of a head; 0 means width / heads
+  /// The number of keys that a query attends to, up to and including its own. 0 means all.
   int64_t window = 0;
-  bool qkv_bias = false;  // of the projections to queries, keys and values
-  bool out_bias = false;  // of the output projection of attention
-  bool mlp_bias = false;  // of the feed-forward part
-  /// Elements of a head with rope, from the first; 0: all.
+  bool qkv_bias = false;  // in the projections to queries, keys and values
+  bool out_bias = false;  // in the output projection of attention
+  bool mlp_bias = false;  // in the feed-forward network
+  /// The number of leading elements of a head that RoPE rotates. 0 means all.
   int64_t rope_dims = 0;
-  /// Divisors of the rotary frequencies, by pair of elements; empty: none
-  /// (nn/rope_scaling.h).
+  /// Divisors of the rotary frequencies, one for each rotated pair of elements
+  /// (nn/rope_scaling.h). If empty, frequencies are not scaled.
   std::vector<double> rope_factors = {};
-  double rope_gain = 1;  // factor of queries and keys with such rope
-  /// The divisors for programs of more than `long_rope_from` tokens; empty: the same.
+  double rope_gain = 1;  // multiplies queries and keys if factors are used
+  /// Divisors for programs whose maximum length exceeds `long_rope_from` tokens. If empty,
+  /// `rope_factors` apply at all lengths.
   std::vector<double> long_rope_factors = {};
   int64_t long_rope_from = 0;
-  /// The base of layers with a window, which then have no divisors; 0: rope_base.
+  /// The RoPE base of layers with a window, which then ignore the divisors. 0 means that these
+  /// layers do not differ from the others.
   double window_rope_base = 0;
-  bool out_in = false;  // layout of linear layers' weights
+  bool out_in = false;  // lays out the weights of linear layers as (out, in)
 
-  // --- Settings in which families differ ---
+  // --- Settings that differ between families ---
 
   LlamaNames names = {};
   LlamaNorms norms = {};
-  bool norms_have_mean = false;  // and a bias, as nn/layers.h's LayerNorm
-  /// Norms multiply by 1 + weight.
+  bool norms_have_mean = false;  // norms are LayerNorm, with a bias
+  /// RMSNorm multiplies by 1 + weight instead of by the weight.
   bool norms_add_one = false;
   QkvLayers qkv = QkvLayers::kSeparate;
   QkNorm qk_norm = QkNorm::kNone;
   MlpLayers mlp = MlpLayers::kGated;
   GluActivation activation = GluActivation::kSilu;
-  /// Experts of the feed-forward part; count 0: none. The activation and initial values are
-  /// those of the model.
+  /// The experts that replace the feed-forward network. A count of 0 means none. `activation`
+  /// and the model's initial values replace the corresponding fields.
   ExpertsOptions experts = {};
-  /// Attention and feed-forward part both read x, and are both added to it.
+  /// Attention and the feed-forward network both read the input of the block, and the block adds
+  /// both outputs to its input.
   bool parallel = false;
-  /// One per layer; empty: all are LlamaLayer{}.
+  /// The settings of each layer. If empty, every layer has LlamaLayer{}.
   std::vector<LlamaLayer> layer_kinds = {};
-  double embedding_scale = 1;  // of the rows of the embedding
-  double attention_scale = 0;  // of the scores q k^T; 0: 1 / sqrt(head size)
-  double residual_scale = 1;   // of what a block adds to the residual stream
+  double embedding_scale = 1;  // multiplies the rows of the embedding
+  /// The factor of the attention scores q k^T. 0 means 1 / sqrt(head size).
+  double attention_scale = 0;
+  double residual_scale = 1;  // multiplies each branch added to the residual
   double logit_scale = 1;
-  /// If above 0, scores and logits l become cap tanh(l / cap).
+  /// The caps c of attention scores and of logits. If c > 0, a value x becomes c tanh(x / c).
   double attention_cap = 0, logit_cap = 0;
 };
 
-/// The graph of a Llama, with the inputs, outputs, dropout and chunks of logits of
-/// nn/gpt.h, or without a head if the options have an embedding. Initial values are normal with deviation 0.02, those of projections into
-/// the residual stream with 0.02 / sqrt(2 layers). Errors: batch or seq absent, below 1,
-/// or seq above max_seq; a size of `config` below 1; an odd head_size, heads that do not
-/// divide the width if none is given, kv_heads that do not divide the heads; a
-/// negative window; rope_factors that are not one positive number per pair, a rope_gain that
-/// is not positive; rope_dims that are odd or above the head's; layer_kinds that are not one
-/// per layer; queries head by head beside fewer keys; dropout outside [0, 1); an integer dtype;
-/// a negative logit_chunk.
+/// Returns the graph of a Llama. Inputs, outputs, dropout and the chunking of logits are as for
+/// BuildGpt (nn/gpt.h). If `options.embedding` is set, the graph has no output layer, and the
+/// inputs and outputs that ModelOptions::embedding describes.
+///
+/// Initial values are normal with standard deviation 0.02, except that the projections into the
+/// residual stream have 0.02 / sqrt(2 layers).
+///
+/// Propagates errors of CheckTextModelOptions. Returns kInvalidArgument if
+/// - a size of `config` is below 1,
+/// - `head_size` is negative or odd, or is 0 and width / heads is not an even integer,
+/// - `kv_heads` does not divide `heads`, or differs from it with QkvLayers::kHeadByHead,
+/// - `window` is negative,
+/// - `rope_dims` is negative, odd or above the head size,
+/// - a list of RoPE factors is not empty and does not have one positive number per rotated pair,
+/// - `rope_gain` is not a finite positive number,
+/// - `layer_kinds` is not empty and does not have one element per layer, or
+/// - `experts` has a size below 1 or a `per_token` above its `count`.
 Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options);
 
-/// Elements of a head.
+/// Returns the number of elements of a head.
 int64_t HeadSize(const LlamaConfig& config);
-/// Elements of a head with rope.
+/// Returns the number of elements of a head that RoPE rotates.
 int64_t RopeDims(const LlamaConfig& config);
-/// The settings of layer `i`.
+/// Returns the settings of layer `i`.
 LlamaLayer LayerKindOf(const LlamaConfig& config, int64_t i);
 
-/// Elements of all params of that Llama: with width C, vocabulary V, hidden F, and Q and
-/// K elements of the queries and keys of a token, V C (twice if the head is not tied) +
-/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C, plus biases, other norms and experts.
+/// Returns the number of elements of all params. Let C be the width, V the vocabulary, F the
+/// number of hidden units, and Q and K the elements of all query heads and of all key heads. With
+/// the default settings the count is V C (twice if the head is not tied) +
+/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C. Biases, additional norms, a feed-forward network
+/// without a gate, and experts change it accordingly.
 int64_t LlamaParameterCount(const LlamaConfig& config);
 
-/// The layers that have the window of config.json, unless it has "layer_types".
+/// The layers to which config.json's window applies if the file has no "layer_types".
 enum class WindowRule {
-  kNone,       // the family has none
-  kAll,        // all
-  kFromLayer,  // those from "max_window_layers" on, if "use_sliding_window"
-  kUnturned,   // those without rope, if "use_sliding_window"
-  kPattern,    // all but every LlamaFamily::period-th
+  kNone,       // no layer: models of the family have no window
+  kAll,        // all layers
+  kFromLayer,  // layers from "max_window_layers" on, if "use_sliding_window"
+  kUnturned,   // layers without RoPE, if "use_sliding_window"
+  kPattern,    // all layers but every LlamaFamily::period-th
 };
 
 struct LlamaFamily {
   std::string_view name;          // PublishedModel::family
-  std::string_view gguf;          // "general.architecture"
-  std::string_view architecture;  // in config.json's "architectures"
-  /// Settings of all its models, and defaults of those that config.json may omit.
+  std::string_view gguf;          // GGUF's "general.architecture"
+  std::string_view architecture;  // an element of config.json's "architectures"
+  /// The settings that all models of the family share, and defaults of settings that config.json
+  /// may omit.
   LlamaConfig traits = {};
-  /// In GGUF files the rows of a rotary pair of q and k are adjacent.
+  /// In GGUF files, the two rows of each rotated pair of q and k are adjacent.
   bool paired_in_gguf = false;
 
-  // --- config.json ---
+  // --- Settings of config.json ---
 
   bool has_attention_bias = false;  // reads "attention_bias"
   bool has_mlp_bias = false;        // reads "mlp_bias"
-  bool turns_in_part = false;       // may have rope_dims
-  /// The default of "query_pre_attn_scalar", the square of the divisor of scores; 0: the
-  /// family does not have it.
+  bool turns_in_part = false;       // RoPE may rotate only part of a head
+  /// The default of "query_pre_attn_scalar". Attention scores are divided by its square root. 0
+  /// means that the family does not have this setting.
   double query_scalar = 0;
   bool has_caps = false;  // reads "attn_logit_softcapping" and "final_..."
-  bool scales_embedding = false;  // by sqrt(width)
-  double part_that_turns = 1;     // the default fraction with rope
+  bool scales_embedding = false;  // multiplies the embedding by sqrt(width)
+  double part_that_turns = 1;  // default fraction of a head that RoPE rotates
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
   bool has_layer_types = true;  // reads "layer_types", if it has windows
-  /// The window of layers that have one, where "sliding_window" is absent, not null; 0: none.
+  /// The window if "sliding_window" is absent. If this is 0, or "sliding_window" is null, the
+  /// window is `traits.window`.
   int64_t default_window = 0;
-  /// By default every rope_period-th layer has no rope; 0: all have.
+  /// By default, every rope_period-th layer has no RoPE. 0 means that all layers have it.
   int64_t rope_period = 0;
-  bool has_multipliers = false;  // reads "embedding_multiplier" and the like
+  bool has_multipliers = false;      // reads "embedding_multiplier" and others
   bool is_perhaps_parallel = false;  // reads "use_parallel_residual"
   bool has_experts = false;          // reads "num_experts" and related settings
-  /// The key of an expert's size; if "intermediate_size", all layers have experts.
+  /// The key of an expert's number of hidden units. If it is "intermediate_size", all layers have
+  /// experts.
   std::string_view expert_hidden = "intermediate_size";
   bool has_shared_expert = false;  // reads "shared_expert_intermediate_size"
   bool may_normalize = false;      // reads "norm_topk_prob"
-  /// Settings that must be false, 0, null or absent.
+  /// Keys whose values must be false, 0, null or absent.
   std::vector<std::string_view> refused = {};
   std::string_view activation = "hidden_act";
   std::string_view eps = "rms_norm_eps";
   std::string_view rope_base = "rope_theta";
   std::string_view rope_part = "partial_rotary_factor";
 
-  /// Metadata keys that only this family has.
+  /// GGUF metadata keys that only some families use, including this one.
   std::vector<std::string_view> gguf_keys = {};
-  bool gguf_out_bias = false;  // files may have out_bias
+  bool gguf_out_bias = false;  // files may contain the biases of `out_bias`
   bool gguf_mlp_bias = false;
-  /// The default window of GGUF files; 0: none.
+  /// The default window of GGUF files. 0 means none.
   int64_t gguf_window = 0;
-  /// The number of layers of the model whose scores llama.cpp divides by
-  /// sqrt(width / heads), not by sqrt(head size).
+  /// For a model with this number of layers, llama.cpp divides attention scores by
+  /// sqrt(width / heads) instead of sqrt(head size).
   int64_t gguf_wide_layers = 0;
 };
 
-/// The default layer settings, by the window of `config` and the family's periods; empty if
-/// all layers are alike.
+/// Returns the default settings of all layers, which depend on the window of `config` and on the
+/// periods of `family`. Returns an empty vector if all layers have the same settings.
 std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
                                      const LlamaConfig& config);
 
-/// The factor of scores in llama.cpp, for families with a query_scalar.
+/// Returns the factor that llama.cpp applies to attention scores, for families with a
+/// `query_scalar`.
 double GgufAttentionScale(const LlamaFamily& family, const LlamaConfig& config);
 
-/// All families, in the order of messages.
+/// Returns all families, in the order in which messages list them.
 std::span<const LlamaFamily> LlamaFamilies();
 
-/// The architecture without a head, such as "Qwen3Model".
+/// Returns the architecture of the model without its output layer, such as "Qwen3Model".
 std::string BareArchitecture(const LlamaFamily& family);
 
-/// The family of that name, or null.
+/// Returns the family named `name`, or null if none is.
 const LlamaFamily* FindLlamaFamily(std::string_view name);
 
 }  // namespace stowage

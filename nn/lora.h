@@ -1,9 +1,9 @@
 #ifndef STOWAGE_NN_LORA_H_
 #define STOWAGE_NN_LORA_H_
 
-// Low-rank adapters (Hu et al. 2021): a linear layer with a frozen weight, plus the product of
-// two trained low-rank matrices. Lora is a layer with an adapter; WithLora adds adapters to
-// the layers of an existing graph.
+// Adds low-rank adapters (LoRA, Hu et al. 2021) to models. The weight of an adapted linear layer is
+// frozen, and the product of two trained low-rank matrices is added to it. Lora is a layer with an
+// adapter, and WithLora adds adapters to the layers of an existing graph.
 //
 //   Result<Graph> adapted = WithLora(*BuildLlama(...), {.rank = 8,
 //                                                       .targets = {"q_proj", "v_proj"}});
@@ -11,23 +11,23 @@
 //                  {.groups = {{.pattern = "*.lora_?.weight"},
 //                              {.pattern = "*", .frozen = true}}});
 //
-// The training step freezes params (TrainOptions::groups); frozen params have neither
-// gradients nor optimizer states, and only values on a gradient's path are saved.
+// The training step freezes params (TrainOptions::groups). Frozen params have neither gradients
+// nor optimizer states, and only values on the path of a gradient are saved.
 //
-// Names and layouts are those of Hugging Face's PEFT: beside "<layer>.weight" there are
+// Names and layouts are those of Hugging Face's PEFT. The params of an adapter are
 // "<layer>.lora_A.weight" (rank, in), initially uniform in +-1/sqrt(in), and
-// "<layer>.lora_B.weight" (out, rank), initially zeros, so that the adapter starts at zero.
+// "<layer>.lora_B.weight" (out, rank), initially zeros. The adapter's initial output is thus zero.
 //
-// DoRA (Liu et al. 2024) also trains the norm of each output's weights: for the row w of
-// W + factor B A and its magnitude m, the output is m w x / |w|, where |w| has no gradient.
-// The matrix W + factor B A is never computed: for a row of W and b of B,
+// DoRA (Liu et al. 2024) also trains the norm of each output's weights. Let w be a row of
+// W + factor B A, and m its magnitude. The output is m w x / |w|, where |w| has no gradient. The
+// matrix W + factor B A is never computed. For a row w of W and the row b of B,
 //
 //   |w + factor b A|^2 = |w|^2 + b (2 factor A w + factor^2 A A^T b),
 //
-// where |w|^2 of the frozen W is a frozen param, "<layer>.lora_squared_norm" (out), and
-// A W^T (rank, out) is one more matmul by W, quantized or not. The magnitudes are
-// "<layer>.lora_magnitude_vector" (out). StartDora (train/lora_weights.h) initializes both; without
-// it, results are NaN.
+// where |w|^2 of the frozen W is a frozen param, "<layer>.lora_squared_norm" (out), and A W^T
+// (rank, out) is one additional matmul by W, quantized or not. The magnitudes are
+// "<layer>.lora_magnitude_vector" (out). StartDora (train/lora_weights.h) initializes both params.
+// Results are NaN until it does.
 
 #include <cstdint>
 #include <string>
@@ -43,12 +43,13 @@ namespace stowage {
 
 struct LoraOptions {
   int64_t rank = 8;
-  double alpha = 16;  // the adapter is scaled by alpha / rank
+  double alpha = 16;  // the output of the adapter is scaled by alpha / rank
   LinearOptions base = {};
 };
 
-/// x (..., in) -> x W + b + alpha / rank (x A^T) B^T (..., out), with the params of Linear and
-/// the adapter's. Errors: a rank below 1 or above `in` or `out`, an alpha that is not finite.
+/// Returns x W + b + alpha / rank (x A^T) B^T of shape (..., out) for x (..., in). Declares the
+/// params of Linear and of the adapter. Records an error if the rank is below 1 or above `in` or
+/// `out`, or if alpha is 0 or not finite.
 Value Lora(Value x, std::string_view name, int64_t out_features,
            const LoraOptions& options = {},
            SourceLoc loc = SourceLoc::Current());
@@ -56,46 +57,49 @@ Value Lora(Value x, std::string_view name, int64_t out_features,
 struct LoraRules {
   int64_t rank = 8;
   double alpha = 16;
-  /// Scales by alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023).
+  /// Scales by alpha / sqrt(rank) instead of alpha / rank (rsLoRA, Kalajdzievski 2023).
   bool rank_stabilized = false;
-  /// Dropout of an adapter's input, in [0, 1). Above 0, the graph has the inputs "seed" and
+  /// Dropout of an adapter's input, in [0, 1). If above 0, the graph has the inputs "seed" and
   /// "step" (nn/model_options.h). Must be 0 for graphs that do not train.
   double dropout = 0;
-  /// DoRA. With dropout, as in PEFT, a layer is W x + (m / |w| - 1) W x' +
-  /// m / |w| factor B A x' for x' = dropout(x): two matmuls by W.
+  /// Uses DoRA. With dropout, a layer is W x + (m / |w| - 1) W x' + m / |w| factor B A x', as in
+  /// PEFT, where x' = dropout(x). It then has two matmuls by W.
   bool dora = false;
-  /// The layers to adapt, as PEFT's target_modules: by name or by its last components, so
-  /// that "q_proj" matches "model.layers.0.self_attn.q_proj" and "proj" does not, or by a
-  /// pattern (GlobMatches) of layers or weights, "*_proj.weight". Matches that are not
-  /// matrices are ignored, as are embeddings that only a pattern matches.
+  /// The layers to adapt, as PEFT's target_modules. A target is the name of a layer, the last
+  /// components of its name, or a pattern (GlobMatches) of layers or weights, such as
+  /// "*_proj.weight". "q_proj" matches "model.layers.0.self_attn.q_proj", but "proj" does not.
+  /// Matches that are not matrices are ignored, as are embeddings that only a pattern matches.
   std::vector<std::string> targets = {"*"};
 };
 
-/// The scale of an adapter.
+/// Returns the scale of an adapter's output.
 double LoraFactor(const LoraRules& rules);
 
-/// `graph` with an adapter for every matmul by a target. The matmul's result keeps its name,
-/// and the sum is "<name>.adapted"; for an output the sum keeps the name, and the matmul's
-/// result is "<name>.base". The adapters' params come last. Errors: those of Lora; a target
-/// that is not a matrix of the graph, that another op than a matmul reads, or that is a
-/// matmul's first operand; a dropout outside [0, 1). O(params * targets).
+/// Returns `graph` with an adapter for every matmul by a target. The result of the matmul keeps its
+/// name, and the adapted result is called "<name>.adapted". If the result is an output of the
+/// graph, the adapted result has its name, and the matmul's is called "<name>.base". The params of
+/// the adapters follow all others. Returns the errors of Lora, and kInvalidArgument if a target
+/// matches no matrix of the graph, if a node other than a matmul reads the matrix, if it is the
+/// first operand of a matmul or the matmul transposes its first operand, or if the dropout is
+/// outside [0, 1). O(params * targets).
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
 
-/// The names of the adapter's params for a weight.
+/// The names of an adapter's params.
 struct LoraParams {
   std::string down, up;  // lora_A, lora_B
   std::string magnitude,
-      squared_norm;  // DoRA, each (out); the latter is frozen
+      squared_norm;  // for DoRA, both (out); squared_norm is frozen
 };
+/// Returns the names of the params of the adapter for `weight`.
 LoraParams LoraParamsOf(std::string_view weight);
 
-/// The name of a weight's layer: without ".weight".
+/// Returns the name of a weight's layer, which is the name without ".weight".
 std::string_view LayerOfWeight(std::string_view weight);
 
-/// Returns whether `target` of LoraRules matches the layer of the weight.
+/// Returns whether `target`, an element of LoraRules::targets, matches the layer of `weight`.
 bool MeansLayer(std::string_view target, std::string_view weight);
 
-/// Returns whether the name is that of a trained param of an adapter.
+/// Returns whether `name` is the name of a trained param of an adapter.
 bool IsLoraParam(std::string_view name);
 
 }  // namespace stowage

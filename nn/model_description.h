@@ -1,9 +1,9 @@
 #ifndef STOWAGE_NN_MODEL_DESCRIPTION_H_
 #define STOWAGE_NN_MODEL_DESCRIPTION_H_
 
-// Shared by the readers of a published model's description (nn/published_model.h): GGUF
-// metadata, config.json of decoders, and of encoders. The base classes have typed access to
-// values, with errors that name the file and the value.
+// Provides the base classes of the readers of a published model's description
+// (nn/published_model.h), which read GGUF metadata and the config.json of decoders and encoders.
+// The classes have typed access to values and report errors that name the file and the value.
 
 #include <algorithm>
 #include <cmath>
@@ -29,12 +29,12 @@ namespace stowage {
 // Checks that do not depend on the format.
 class Description {
  protected:
-  // Upper bound of sizes, so that their products fit 63 bits.
+  // The upper bound of sizes. Products of two sizes fit in 63 bits.
   static constexpr int64_t kMaxSize = std::numeric_limits<int32_t>::max();
 
   explicit Description(const WeightsFile& file) : file_(file) {}
 
-  // A value, or `otherwise` if it is absent.
+  // Returns `value`, or `otherwise` if it is absent.
   template <typename T>
   static Result<T> ValueOr(Result<T> value, T otherwise) {
     if (!value.ok() && value.error().code == ErrorCode::kNotFound) {
@@ -42,7 +42,7 @@ class Description {
     }
     return value;
   }
-  // "a, b and c"
+  // Returns "a, b and c".
   static std::string Listed(std::span<const std::string> names) {
     std::string text;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -55,7 +55,7 @@ class Description {
   Error Unsupported(std::string_view what) const {
     return file_.Fail(StrCat("has ", what), ErrorCode::kUnsupported);
   }
-  // Adds the file to an error about a value.
+  // Adds the name of the file to an error about a value.
   Error In(const Error& error) const {
     return file_.Fail(StrCat("cannot be taken: ", error.message));
   }
@@ -65,7 +65,7 @@ class Description {
     return file_.Fail(StrCat("has a ", Quoted(name), " of ", *size,
                              "; expected 1 to ", kMaxSize));
   }
-  // Bounds the layers by the tensors of the file.
+  // Checks that the layers do not outnumber the tensors of the file.
   Status CheckLayers(int64_t layers) const {
     const int64_t tensors = std::ssize(file_.tensors());
     if (layers <= tensors) return {};
@@ -80,7 +80,8 @@ class Description {
     return file_.Fail(StrCat("has a ", what, " of ", number,
                              "; expected a finite number above 0"));
   }
-  // Bounds the head size by the largest tensor; rotary factors are computed per pair.
+  // Checks that the elements of all heads do not outnumber the elements of the largest tensor. This
+  // bounds the number of rotary factors, which are computed for each pair of a head's elements.
   Status CheckHeads(const LlamaConfig& config) const {
     int64_t most = 0;
     const WeightTensor* foreign = nullptr;
@@ -105,10 +106,10 @@ class Description {
   const WeightsFile& file_;
 };
 
-// Access to a config.json.
+// Provides access to a config.json.
 class ConfigValues : public Description {
  public:
-  /// Precondition: the file has a config.json.
+  /// Requires that the file has a config.json.
   explicit ConfigValues(const WeightsFile& file)
       : Description(file), config_(*file.config()) {}
 
@@ -148,20 +149,20 @@ class ConfigValues : public Description {
   const JsonValues& config_;
 };
 
-/// Describes a GGUF file. Precondition: file.gguf().
+/// Returns the description of the model in a GGUF file. Requires `file.gguf()`.
 Result<PublishedModel> DescribeByGguf(const WeightsFile& file);
 
-/// The path of rope's parameters in config.json, with a final dot. If layers differ, those
-/// of layers with full attention.
+/// Returns the path of RoPE's parameters in config.json, with a trailing dot. If they differ
+/// between layers, returns the path for layers with full attention.
 std::string PathOfRope(const JsonValues& config);
 
-/// The architectures of encoders, without the suffix "ForSequenceClassification", "Model",
+/// Returns the architectures of encoders, without the suffix "ForSequenceClassification", "Model",
 /// "ForMaskedLM" or "ForPreTraining".
 std::vector<std::string> EncoderArchitectures();
 
-/// Describes an encoder by config.json; absent for another architecture. The head may
-/// classify texts, be missing, or predict tokens, which is ignored. Precondition:
-/// file.config().
+/// Returns the description of an encoder, read from config.json, or nullopt if the architecture is
+/// not an encoder's. The model may have a head that classifies texts, no head, or a head that
+/// predicts tokens, which is ignored. Requires `file.config()`.
 std::optional<Result<PublishedModel>> DescribeEncoder(
     const WeightsFile& file, std::string_view architecture);
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_NN_MODEL_OPTIONS_H_
 #define STOWAGE_NN_MODEL_OPTIONS_H_
 
-// Options for building the graph of a model, and the checks that models share.
+// Defines the options for building the graph of a model, and the checks that models share.
 //
 //   BuildModel("gpt-nano", ModelPurpose::kTrain, {.batch = 8, .seq = 64});
 
@@ -18,66 +18,70 @@
 
 namespace stowage {
 
-/// The purpose of a model's graph. Params, their names and their order are the same for all
-/// purposes, so that one weight layout serves all graphs.
+/// The purpose of a model's graph. Params have the same names and order for all purposes, so one
+/// weight layout serves all graphs.
 enum class ModelPurpose {
-  kTrain,     // output "loss"; dropout, if any, is on
-  kEvaluate,  // output "loss"; classifiers: also "predictions"
-  kGenerate,  // output "logits"; no targets; see ModelOptions::cache
+  kTrain,     // the output is "loss", and dropout applies
+  kEvaluate,  // the output is "loss"; classifiers also have "predictions"
+  kGenerate,  // the output is "logits"; see ModelOptions::cache
 };
 
 struct ModelOptions {
-  std::optional<int64_t> batch = {};  // absent: the model's default
+  std::optional<int64_t> batch = {};  // by default, the model's
   std::optional<int64_t> seq = {};    // likewise; only for sequence models
   /// The type of params and activations. With f16 and bf16, losses, row statistics and the
   /// optimizer's moments are f32.
   DType dtype = DType::kF32;
-  /// The vocabulary of a built-in text model (nn/models.h); absent: the model's default.
-  /// Ignored by functions that take a config, as in nn/gpt.h.
+  /// The vocabulary of a built-in text model (nn/models.h). If absent, it is the model's default.
+  /// Functions with a config parameter, as in nn/gpt.h, ignore it.
   std::optional<int64_t> vocabulary = {};
-  /// Rows of logits that the loss computes at a time, at least 1; 0: all, as a value of the
-  /// graph; absent: the model's default. Only for sequence models.
+  /// The number of rows of logits that the loss computes at a time. 0 means all rows, with the
+  /// logits as a value of the graph. If absent, it is the model's default. Only for sequence
+  /// models.
   std::optional<int64_t> logit_chunk = {};
-  /// A weight for the loss of each token: a graph that trains or evaluates has one more
-  /// input, "target_weights" (batch, seq), f64 for f64, else f32, and its loss is the
-  /// mean of loss times weight over all tokens. Only for sequence models; their logits are
-  /// then computed in chunks, by default one of all rows.
+  /// Adds a weight for the loss of each token. A graph that trains or evaluates has an additional
+  /// input, "target_weights" (batch, seq), which is f64 if `dtype` is f64, and f32 otherwise. Its
+  /// loss is the mean over all tokens of loss times weight. Only for sequence models. Their logits
+  /// are then computed in chunks, by default in a single chunk of all rows.
   bool weighted_targets = false;
-  /// A sequence is several concatenated texts that do not attend to each other: a graph that
-  /// trains or evaluates has one more input, "segments" (batch, 2, seq), i32, as
-  /// AttentionOptions::segments, and, with learned positions, "positions" (batch, seq), i32,
-  /// the position of each token in its text. Only for text models with attention.
+  /// Packs several texts into each sequence; the texts do not attend to each other. A graph that
+  /// trains or evaluates has an additional input, "segments" (batch, 2, seq), i32, as
+  /// AttentionOptions::segments. A model with learned positions also has the input "positions"
+  /// (batch, seq), i32, the position of each token in its text. Only for text models with
+  /// attention.
   bool packed = false;
-  /// Preference optimization: an example is a chosen and a rejected sequence. A graph that
-  /// trains or evaluates has inputs "tokens", "targets" and "target_weights", (batch, 2,
-  /// seq); a sequence's log-probability is the sum of those of its targets times their
-  /// weights. Further inputs, floats as the weights: "reference_log_probs" (batch, 2) if
-  /// HasReference; for ORPO "nll_weights" (batch, seq), of the chosen sequence; for KTO
-  /// "sides" (batch). The loss is the mean over examples. Evaluation also has the outputs
-  /// "log_probs" (batch, 2), "losses" and "margins" (batch). Only for sequence models with
-  /// chunked logits, and without weighted_targets.
+  /// Trains by preference optimization: an example is a chosen and a rejected sequence. A graph
+  /// that trains or evaluates has the inputs "tokens", "targets" and "target_weights",
+  /// (batch, 2, seq). The log-probability of a sequence is the weighted sum of the
+  /// log-probabilities of its targets. Some objectives have further inputs, of the same type as
+  /// the weights: "reference_log_probs" (batch, 2) if HasReference, "nll_weights" (batch, seq) of
+  /// the chosen sequence for ORPO, and "sides" (batch) for KTO. The loss is the mean over
+  /// examples. Evaluation has the additional outputs "log_probs" (batch, 2), "losses" (batch) and
+  /// "margins" (batch). Only for sequence models with chunked logits, and not together with
+  /// weighted_targets.
   std::optional<PreferenceRules> preference = {};
-  /// Embeddings of texts: an example is a query and EmbeddingRules::documents. The graph has the
-  /// inputs "tokens" i32 (batch, 1 + documents, seq), the query first, and "lengths" i32
-  /// (batch, 1 + documents), each in [1, seq]: later tokens are padding. When training, the
-  /// output is "loss" (InfoNce); else "embeddings" (batch, 1 + documents, width), f64 for f64,
-  /// else f32, normalized if the similarity is the cosine. Only for encoders (nn/encoder.h) and
-  /// nn/llama.h, which then have no head; without options of predicted tokens.
+  /// Embeds texts: an example is a query and EmbeddingRules::documents. The graph has the inputs
+  /// "tokens", i32 (batch, 1 + documents, seq), with the query first, and "lengths", i32
+  /// (batch, 1 + documents) with values in [1, seq]. Tokens after a text's length are padding. For
+  /// training, the output is "loss" (InfoNce). Otherwise it is "embeddings"
+  /// (batch, 1 + documents, width), which is f64 if `dtype` is f64, and f32 otherwise. Embeddings
+  /// are normalized if the similarity is the cosine. Only for encoders (nn/encoder.h) and
+  /// nn/llama.h, which then have no head. Excludes the options for predicting tokens.
   std::optional<EmbeddingRules> embedding = {};
-  /// For generation by text models: the maximum length of texts, at least seq. Each run reads
-  /// the next `seq` tokens and continues from caches (KvCache, nn/layers.h); its logits are
-  /// those of the last token, (batch, vocabulary). A model with attention has one more
-  /// input, the i32 scalar "position", the number of tokens read before. Absent: a run reads
-  /// whole texts of `seq` tokens, and has logits for each.
+  /// The maximum length of generated texts, at least `seq`; only for generation by text models.
+  /// Each run reads the next `seq` tokens and continues from caches (KvCache, nn/layers.h). Its
+  /// logits are the last token's, (batch, vocabulary). A model with attention has an additional
+  /// input, the i32 scalar "position", the number of tokens that earlier runs read. If absent, a
+  /// run reads whole texts of `seq` tokens and outputs the logits of each token.
   std::optional<int64_t> cache = {};
-  /// The images of a classifier; absent: the model's default. Only for image models.
+  /// The images of a classifier. If absent, they are the model's default. Only for image models.
   std::optional<ImageShape> images = {};
-  /// Dropout probability in [0, 1). Above 0, a graph for training has the inputs "seed" and
+  /// Dropout probability in [0, 1). If above 0, a graph for training has the inputs "seed" and
   /// "step", i64 scalars.
   double dropout = 0;
 };
 
-/// Error kInvalidArgument if the batch is absent or below 1, the dtype is not a float, or
+/// Returns kInvalidArgument if the batch is absent or below 1, the dtype is not floating-point, or
 /// dropout is outside [0, 1).
 Status CheckModelOptions(std::string_view model, const ModelOptions& options);
 
@@ -85,25 +89,28 @@ struct NamedSize {
   std::string_view name;
   int64_t size;
 };
-/// Error kInvalidArgument if a size of the model is below 1.
+/// Returns kInvalidArgument if a size of the model is below 1.
 Status CheckModelSizes(std::string_view model,
                        std::initializer_list<NamedSize> sizes);
 
-/// As CheckModelOptions, for a text model. Further errors, kInvalidArgument:
-/// images; a seq that is absent, below 1 or above max_seq; a negative logit_chunk; a
-/// cache for another purpose than generating, below seq or above max_seq.
+/// Checks the options of a text model. Propagates errors of CheckModelOptions, CheckPreference and
+/// CheckEmbedding. Returns kInvalidArgument if `options` has images, `seq` is absent, below 1 or
+/// above `max_seq`, logit_chunk is negative, preference or embedding is combined with an option
+/// that it excludes, or there is a cache that is not for generation, or that is below `seq` or
+/// above `max_seq`.
 Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              ModelPurpose purpose, const ModelOptions& options);
 
-/// Error kInvalidArgument if there is a logit_chunk or weighted_targets, for models whose loss
-/// supports neither.
+/// Returns kInvalidArgument if there is a logit_chunk, weighted_targets, packed or preference, for
+/// models that support none of them.
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
 
-/// Error kInvalidArgument if there is an embedding, for models that have none of texts.
+/// Returns kInvalidArgument if there is an embedding, for models that cannot embed texts.
 Status CheckNoEmbedding(std::string_view model, const ModelOptions& options);
 
-/// As CheckModelOptions, for a classifier. Further errors: kInvalidArgument for a seq, a logit_chunk, a cache or images of impossible
-/// sizes, kUnsupported for generating.
+/// Checks the options of an image classifier. Propagates errors of CheckModelOptions,
+/// CheckNoLogitChunk and CheckNoEmbedding. Returns kInvalidArgument if `options` has a seq, a
+/// vocabulary, a cache or images of impossible sizes, and kUnsupported for generation.
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options);
 

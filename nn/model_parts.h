@@ -1,7 +1,7 @@
 #ifndef STOWAGE_NN_MODEL_PARTS_H_
 #define STOWAGE_NN_MODEL_PARTS_H_
 
-// The inputs, losses and outputs that models share.
+// Declares the inputs of models, and adds their losses and outputs.
 //
 //   GraphBuilder g("logistic");
 //   Images in = DeclareImages(g, options);
@@ -20,77 +20,79 @@
 namespace stowage {
 
 struct Images {
-  Value x;       // (B, C, H, W), of the dtype of the options
-  Value labels;  // i32 (B), or (B, H, W)
+  Value x;       // (B, C, H, W), of ModelOptions::dtype
+  Value labels;  // i32 (B), or (B, H, W) for pixels
 };
-/// Inputs "x" f32, cast to the dtype of the options, and "y". Precondition: the
-/// options have a batch and images.
+/// Declares the inputs "x", f32, and "y", and casts x to `options.dtype`. Requires that the options
+/// have a batch and images.
 Images DeclareImages(GraphBuilder& g, const ModelOptions& options);
-/// As above, with a label per pixel.
+/// Does the same for a label per pixel.
 Images DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
 
-/// The dropouts of a model, with inputs "seed" and "step" if it trains with any.
+/// Returns the dropouts of a model. Declares the inputs "seed" and "step" if it trains with any.
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
                          const ModelOptions& options);
 
-/// Outputs "loss", the mean cross-entropy in nats, and, when evaluating,
-/// "predictions" i32, of the labels' shape; then the graph. logits (B, classes), or
-/// (B, H, W, classes) for labels of pixels.
+/// Outputs "loss", the mean cross-entropy in nats, and for evaluation also "predictions", i32 of
+/// the shape of the labels, and returns the graph. `logits` are (B, classes), or (B, H, W, classes)
+/// for labels of pixels.
 Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
 struct Text {
-  Value tokens;         // i32 (B, T); (2 B, T) for pairs
-  Value targets;        // likewise; none when generating
-  Value weights;        // of the targets, if weighted_targets
+  Value tokens;         // i32 (B, T), or (2 B, T) for preference pairs
+  Value targets;        // of the same shape; absent for generation
+  Value weights;        // of the targets, with weighted_targets or pairs
   Value segments = {};  // if packed
-  /// For pairs: "reference_log_probs", "nll_weights" and "sides", if the objective has them.
+  /// For preference pairs: "reference_log_probs", "nll_weights" and "sides", if the objective uses
+  /// them.
   Value reference, nll_weights, sides;
 };
-/// Inputs "tokens" and, unless generating, "targets" and related inputs
-/// (ModelOptions::weighted_targets, ::packed, ::preference). Precondition: the options
-/// have a batch and a seq.
+/// Declares the inputs "tokens" and, except for generation, "targets" and the related inputs of
+/// ModelOptions::weighted_targets, ::packed and ::preference. Requires that the options have a
+/// batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
-/// The texts of ModelOptions::embedding, one after the other.
+/// The texts of ModelOptions::embedding, with the texts of an example in consecutive rows.
 struct EmbeddedTexts {
   Value tokens;   // i32 (B (1 + documents), T)
   Value lengths;  // i32 (B (1 + documents))
 };
-/// Inputs "tokens" and "lengths". Precondition: the options have a batch, a seq and an
+/// Declares the inputs "tokens" and "lengths". Requires that the options have a batch, a seq and an
 /// embedding.
 EmbeddedTexts DeclareEmbeddedTexts(GraphBuilder& g,
                                    const ModelOptions& options);
 
-/// Output "loss" or "embeddings" (ModelOptions::embedding), then the graph. x (B (1 +
-/// documents), T, width).
+/// Outputs "loss" or "embeddings" (ModelOptions::embedding), and returns the graph. `x` is
+/// (B (1 + documents), T, width).
 Result<Graph> FinishEmbedding(GraphBuilder& g, Value x,
                               const EmbeddedTexts& texts, ModelPurpose purpose,
                               const ModelOptions& options);
 
-/// The cache for ModelOptions::cache; absent without it. Precondition: the options are
-/// valid.
+/// Returns the cache for ModelOptions::cache, or nullopt if it is absent. Requires that the options
+/// are valid.
 std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
                                       const ModelOptions& options);
 
-/// x (B, T, width) -> (B, width), of the last token.
+/// Returns the vectors of the last token, (B, width), of x (B, T, width).
 Value LastToken(Value x);
 
-/// Output "loss", the mean of -log p in nats per token, times its weight if there are
-/// weights; for pairs the mean of PreferenceLoss, with the other outputs of
-/// ModelOptions::preference; or when generating "logits" (B, T, vocabulary), with a cache
-/// (B, vocabulary) of the last token; then the graph. x (B, T, width) with the text's B,
-/// head (vocabulary, width).
+/// Adds the outputs of a model that predicts tokens, and returns the graph. `x` is (B, T, width),
+/// with the B of `text`, and `head` is (vocabulary, width).
 ///
-/// With a large vocabulary the logits would be the largest value of a step, so from
-/// kLargeVocabulary tokens on a loss computes them in chunks of LogitChunk rows
-/// (ir/ops.h), unless `options.logit_chunk` is set. The chunk depends on the batch,
-/// never on the budget, since another chunk sums gradients in another order and changes the
-/// last bits.
+/// For training and evaluation, the output is "loss", the mean of -log p in nats per token,
+/// multiplied by the token's weight if there are weights. For preference pairs, the loss is the
+/// mean of PreferenceLoss, with the other outputs of ModelOptions::preference. For generation, the
+/// output is "logits" (B, T, vocabulary), or (B, vocabulary) of the last token if there is a cache.
 ///
-/// If `logit_cap` is above 0, logits l become logit_cap tanh(l / logit_cap), and are always
-/// computed in chunks in a loss.
+/// The logits of a large vocabulary would be the largest value of a step. From kLargeVocabulary
+/// tokens on, a loss therefore computes them in chunks of LogitChunk rows (ir/ops.h), unless
+/// `options.logit_chunk` is set. The chunk depends on the batch but never on the budget, because
+/// another chunk would sum gradients in another order and change the last bits.
+///
+/// If `logit_cap` is above 0, logits l become logit_cap tanh(l / logit_cap). A loss then always
+/// computes them in chunks.
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options,
                          double logit_cap = 0);

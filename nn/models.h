@@ -1,8 +1,8 @@
 #ifndef STOWAGE_NN_MODELS_H_
 #define STOWAGE_NN_MODELS_H_
 
-// The built-in models by name, with their default sizes and training settings. nn/models.def
-// lists them (docs/guides/adding_a_model.md).
+// Provides the built-in models by name, with their default sizes and training settings.
+// nn/models.def lists them (docs/guides/adding_a_model.md).
 //
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Graph> forward = BuildModel(info->name, ModelPurpose::kTrain);
@@ -24,20 +24,20 @@ inline constexpr int64_t kTextVocabulary = 96;
 
 /// The kind of data that a model is trained on.
 enum class ModelData {
-  kImages,  // data/image_data.h, data/digits_data.h: inputs "x", "y"
-  kPixels,  // data/image_data.h: the same, with a label for each pixel in "y"
+  kImages,  // data/image_data.h, data/digits_data.h: inputs "x" and "y"
+  kPixels,  // data/image_data.h: "x", and "y" with a label for each pixel
   kText,    // data/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
-/// Settings that train the model well on the data in examples/data/.
+/// Settings with which the model trains well on the data in examples/data/.
 struct TrainingDefaults {
   std::string_view optimizer = {};  // "sgd", "momentum" or "adamw"
-  double beta1 = 0.9;               // adamw
-  double beta2 = 0.999;             // adamw
+  double beta1 = 0.9;               // for adamw
+  double beta2 = 0.999;             // for adamw
   double decay = 0;
   int64_t steps = 0;
   LearningRateSchedule schedule =
-      {};  // over `steps`; peak is the learning rate
+      {};  // over `steps`; `peak` is the learning rate
 };
 
 struct ModelInfo {
@@ -45,29 +45,29 @@ struct ModelInfo {
   std::string_view description;  // one line
   ModelData data = ModelData::kText;
   int64_t batch = 1;
-  int64_t seq = 0;         // 0 for models without sequences
-  int64_t max_seq = 0;     // likewise
-  int64_t vocabulary = 0;  // tokens, or classes
-  int64_t params = 0;      // elements of all params
-  /// The default images of image models, and their augmentation in training.
+  int64_t seq = 0;         // 0 if inputs are not sequences
+  int64_t max_seq = 0;     // 0 if inputs are not sequences
+  int64_t vocabulary = 0;  // number of tokens or classes
+  int64_t params = 0;      // number of elements of all params
+  /// The default images of an image model, and their augmentation in training.
   ImageShape images = {};
   Augmentation augmentation = {};
   TrainingDefaults training;
-  /// Builds the graph, named as the model. BuildModel has replaced absent options by the
+  /// Builds the graph, which has the name of the model. BuildModel replaces absent options by the
   /// defaults above.
   Result<Graph> (*build)(ModelPurpose, const ModelOptions&) = nullptr;
 };
 
-/// All models, smallest first.
+/// Returns all models, smallest first.
 std::span<const ModelInfo> Models();
 
-/// The model of that name. Error kNotFound, listing the names.
+/// Returns the model named `name`. Returns kNotFound, listing the names, if there is none.
 Result<ModelInfo> FindModel(std::string_view name);
 
-/// The graph of the model called `name`; absent options have the model's defaults. Its inputs
-/// are those of its data (ModelData), its outputs those of the purpose (ModelPurpose).
-/// Errors: those of FindModel, and of the model for invalid options; kUnsupported for a
-/// purpose that the model does not support, such as generating by a classifier.
+/// Returns the graph of the model named `name`. Absent options have the model's defaults. ModelData
+/// describes the inputs, and ModelPurpose the outputs. Propagates errors of FindModel, and errors
+/// of the model for invalid options. Returns kUnsupported if the model does not support the
+/// purpose, for example if a classifier is to generate.
 Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
                          const ModelOptions& options = {});
 

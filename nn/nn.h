@@ -1,8 +1,8 @@
 #ifndef STOWAGE_NN_NN_H_
 #define STOWAGE_NN_NN_H_
 
-// The umbrella header of nn/: layers, losses and models as functions over the IR, and
-// schedules. A model is a graph, which autodiff, planner and runtime take from there.
+// The umbrella header of nn/: layers, losses and models as functions over the IR, and learning-rate
+// schedules. A model is a graph, which the packages autodiff, planner and runtime process.
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
