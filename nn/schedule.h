@@ -1,16 +1,16 @@
 #ifndef STOWAGE_NN_SCHEDULE_H_
 #define STOWAGE_NN_SCHEDULE_H_
 
-// The learning rate as a function of the step: a linear warm-up to the peak, then a
-// decay of one of six kinds. The rate is an input of the training step, so changing it needs
-// no new plan.
+// Computes the learning rate as a function of the step: a linear warm-up to the peak, followed by
+// one of six kinds of decay. The rate is an input of the training step, so changing it does not
+// require a new plan.
 //
 //   LearningRateSchedule schedule{.peak = 3e-3, .warmup = 50};
 //   runner.Write("lr", static_cast<float>(schedule.At(step, steps)));
 //
-// The formulas are those of transformers (get_scheduler), whose multiplier after N
-// scheduler steps is that of step N here: the first step has a rate above 0, and the
-// last one the final rate.
+// The formulas are from transformers (get_scheduler). The rate of step N here is the multiplier of
+// transformers after N scheduler steps, so the first step's rate is above 0, and the last step has
+// the final rate.
 
 #include <cstdint>
 #include <string>
@@ -20,37 +20,39 @@
 
 namespace stowage {
 
-/// The rate after the warm-up.
+/// How the rate changes after the warm-up.
 enum class ScheduleKind : uint8_t {
-  kConstant,    // the peak
-  kLinear,      // linear to the final rate
-  kCosine,      // half a cosine to the final rate
-  kWsd,         // warm-up, stable, decay: the peak, then half a cosine
-  kPolynomial,  // (1 - fraction of the run)^power to the final rate
-  kInverseSqrt,  // peak * sqrt(warmup / step), or of 10,000 steps without a warm-up
+  kConstant,    // stays at the peak
+  kLinear,      // decreases linearly to the final rate
+  kCosine,      // decreases to the final rate as half a cosine
+  kWsd,         // warmup-stable-decay: stays at the peak, then half a cosine
+  kPolynomial,  // (1 - fraction of the run)^power, to the final rate
+  /// peak * sqrt(warmup / step), or peak * sqrt(n / (step + n)) with n = 10,000 if there is no
+  /// warm-up.
+  kInverseSqrt,
 };
 
 struct LearningRateSchedule {
   double peak = 0;
   int64_t warmup = 0;  // steps until the peak
-  /// The last step's rate is peak * final_factor. For kInverseSqrt it is a lower bound after
-  /// the warm-up; kConstant ignores it.
+  /// The rate of the last step is peak * final_factor. kInverseSqrt uses it as a lower bound after
+  /// the warm-up, and kConstant ignores it.
   double final_factor = 1;
   ScheduleKind kind = ScheduleKind::kCosine;
-  double power = 1;          // of kPolynomial
-  double decay_share = 0.2;  // of kWsd: the decay's fraction of the steps
+  double power = 1;          // for kPolynomial
+  double decay_share = 0.2;  // for kWsd: fraction of the steps that decay
 
-  /// The rate of `step`, which counts from 1, in a run of `steps` steps. Steps
-  /// past the end keep the last rate. A warm-up that does not fit the run is
-  /// shortened to a tenth of it.
+  /// Returns the rate of `step`, which counts from 1, in a run of `steps` steps. Steps after the
+  /// last one have its rate. The warm-up of kWsd starts from the final rate, others from 0. If the
+  /// warm-up is not shorter than the run, it takes a tenth of the run.
   double At(int64_t step, int64_t steps) const;
 };
 
-/// "constant", "linear", "cosine", "wsd", "polynomial" or "inverse_sqrt".
+/// Returns "constant", "linear", "cosine", "wsd", "polynomial" or "inverse_sqrt".
 std::string_view ScheduleName(ScheduleKind kind);
-/// All names: "constant, linear, ... or inverse_sqrt".
+/// Returns all names: "constant, linear, ... or inverse_sqrt".
 std::string ScheduleChoices();
-/// The kind of that name, or an error naming the choices.
+/// Returns the kind named `name`, or kInvalidArgument, listing the choices, if there is none.
 Result<ScheduleKind> ParseSchedule(std::string_view name);
 
 }  // namespace stowage

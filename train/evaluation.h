@@ -1,12 +1,11 @@
 #ifndef STOWAGE_TRAIN_EVALUATION_H_
 #define STOWAGE_TRAIN_EVALUATION_H_
 
-// Metrics of classifiers, and the history of a run's evaluations.
+// Computes metrics of classifiers, and records the evaluations of a run.
 //
-// Metrics (accuracy, F1, intersection over union) are defined as in scikit-learn. An
-// evaluation program computes three integers for each label, and the host counts them by
-// class, so that neither logits nor a confusion matrix are kept. Labels may be of examples,
-// pixels or tokens.
+// Metrics (accuracy, F1, intersection over union) are defined as in scikit-learn. An evaluation
+// program outputs three integers for each label, and the host counts them by class. Neither logits
+// nor a confusion matrix are stored. The labels may be labels of examples, pixels or tokens.
 //
 //   ProgramSpec evaluate{.name = "evaluate", .batch = 64};
 //   evaluate.model = [](int64_t batch) {
@@ -21,7 +20,7 @@
 //   }
 //   double f1 = counts.Value(Metric::kF1Macro);
 //
-// EvaluationHistory holds the lowest validation loss, by which early stopping decides:
+// EvaluationHistory records the lowest validation loss, on which early stopping depends:
 //
 //   EvaluationHistory history;
 //   if (history.Add(step, loss)) SaveBest();
@@ -42,28 +41,28 @@ namespace stowage {
 
 enum class Metric : uint8_t {
   kAccuracy,  // fraction of labels that are predicted
-  kTop5,      // fraction of labels with at most four larger logits
-  kF1Macro,   // mean of the classes' F1 = 2 TP / (2 TP + FP + FN)
-  kF1Micro,   // F1 of the sums; the accuracy if each row has one label
-  kMeanIou,   // mean of the classes' TP / (TP + FP + FN)
+  kTop5,      // fraction of labels whose logit at most four logits exceed
+  kF1Macro,   // mean over classes of F1 = 2 TP / (2 TP + FP + FN)
+  kF1Micro,   // F1 of the summed counts, which here equals the accuracy
+  kMeanIou,   // mean over classes of TP / (TP + FP + FN)
 };
 
-/// "accuracy", "top5", "f1_macro", "f1_micro" or "mean_iou".
+/// Returns "accuracy", "top5", "f1_macro", "f1_micro" or "mean_iou".
 std::string_view MetricName(Metric metric);
-/// All names, for messages: "accuracy, top5, ... or mean_iou".
+/// Returns all names, for messages: "accuracy, top5, ... or mean_iou".
 std::string MetricChoices();
-/// The metric of that name, or an error naming the choices.
+/// Returns the metric named `name`, or kInvalidArgument, listing the choices, if there is none.
 Result<Metric> ParseMetric(std::string_view name);
 
-/// Counts of labels and predictions by class. Allocates only in its constructor.
+/// Counts labels and predictions by class. Only the constructor allocates.
 class ClassCounts {
  public:
-  /// For labels 0 to classes - 1. Precondition: classes >= 1.
+  /// Creates counts for the labels 0 to classes - 1. Requires `classes >= 1`.
   explicit ClassCounts(int64_t classes)
       : classes_(static_cast<size_t>(classes)), sums_(3 * classes_ + 1) {}
 
-  /// Counts a row: its prediction, its label, and `rank`, the number of classes with a larger
-  /// logit than the label's. Precondition: both are classes.
+  /// Counts a row with its prediction, its label, and `rank`, the number of classes with a larger
+  /// logit than the label's. The prediction and the label must be classes.
   void Add(int64_t prediction, int64_t label, int64_t rank) {
     sums_[static_cast<size_t>(label)] += 1;
     sums_[classes_ + static_cast<size_t>(prediction)] += 1;
@@ -71,8 +70,8 @@ class ClassCounts {
       sums_[2 * classes_ + static_cast<size_t>(label)] += 1;
     if (rank < 5) sums_.back() += 1;
   }
-  /// Counts the rows whose labels are classes; the loss ignores the others. Precondition: the
-  /// spans have equal sizes.
+  /// Counts the rows whose labels are classes. The loss ignores other rows. The spans must have
+  /// equal sizes.
   void Add(std::span<const int32_t> predictions,
            std::span<const int32_t> labels, std::span<const int32_t> ranks) {
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -82,51 +81,53 @@ class ClassCounts {
   }
   void Clear() { sums_.assign(sums_.size(), 0); }
 
-  /// The metric of all rows so far; NaN if there are none. Means over classes skip classes
-  /// without labels and predictions. Linear in the number of classes.
+  /// Returns the metric of all rows so far, or NaN if there are none. Means over classes skip
+  /// classes without labels and predictions. Linear in the number of classes.
   double Value(Metric metric) const;
 
   int64_t classes() const { return static_cast<int64_t>(classes_); }
-  /// The counts: those of the parts of an evaluation, such as ranks, may be added.
+  /// Returns the counts. Counts of several shards of an evaluation, for example of ranks, may be
+  /// added.
   std::span<double> sums() { return sums_; }
 
  private:
   size_t classes_;
   std::vector<double>
-      sums_;  // labels, predictions and both by class; within the top 5
+      sums_;  // labels, predictions and hits by class, then top-5 hits
 };
 
-/// The number of classes of the cross-entropy that is the output `loss`; absent if the output
-/// is not one cross-entropy. Linear.
+/// Returns the number of classes of the cross-entropy on which the output `loss` depends, or
+/// nullopt if it does not depend on exactly one cross-entropy. Linear in the size of the graph.
 std::optional<int64_t> ClassesOf(const Graph& evaluation,
                                  std::string_view loss = "loss");
 
-/// `evaluation` with three more outputs, i32 in the shape of the labels: "predictions", the
-/// class of the largest logit, unless the graph has it; "label_classes", the labels;
-/// "label_ranks", the number of classes with a larger logit than the label's. Returns the
-/// graph unchanged if ClassesOf is absent. Linear.
+/// Returns `evaluation` with three additional outputs, i32 in the shape of the labels.
+/// "predictions" is the class of the largest logit, and is not added if the graph has it.
+/// "label_classes" are the labels, and "label_ranks" the numbers of classes with a larger logit
+/// than the label's. Returns the graph unchanged if ClassesOf returns nullopt. Linear in the size
+/// of the graph.
 Result<Graph> WithPredictions(const Graph& evaluation,
                               std::string_view loss = "loss");
 
-/// The lowest validation loss of a run, and the number of evaluations since. Checkpoints save
-/// it, so that a resumed run stops where an uninterrupted one would.
+/// The lowest validation loss of a run, and the number of evaluations since then. Checkpoints save
+/// the history, so a resumed run stops at the same step as an uninterrupted run.
 struct EvaluationHistory {
-  int64_t last_step = 0;  // the last evaluated; 0: none
-  int64_t best_step = 0;  // the one of the lowest loss; 0: none
+  int64_t last_step = 0;  // step of the last evaluation; 0 means none
+  int64_t best_step = 0;  // step with the lowest loss; 0 means none
   double best_loss = 0;
-  int64_t since_best = 0;  // evaluations after best_step
+  int64_t since_best = 0;  // number of evaluations after best_step
 
-  /// Adds the loss of `step`, which is later than last_step. Returns whether it is finite and
-  /// lower than all before.
+  /// Adds the loss of `step`, which must follow last_step. Returns whether the loss is finite and
+  /// lower than all earlier losses.
   bool Add(int64_t step, double loss);
 
   friend bool operator==(const EvaluationHistory&,
                          const EvaluationHistory&) = default;
 };
 
-/// The history in one line, which ParseEvaluationHistory parses.
+/// Returns the history as one line, which ParseEvaluationHistory parses.
 std::string ToText(const EvaluationHistory& history);
-/// Error kInvalidArgument for other texts.
+/// Parses the result of ToText. Returns kInvalidArgument for any other string.
 Result<EvaluationHistory> ParseEvaluationHistory(std::string_view text);
 
 }  // namespace stowage

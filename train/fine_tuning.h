@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TRAIN_FINE_TUNING_H_
 #define STOWAGE_TRAIN_FINE_TUNING_H_
 
-// Fine-tunes a published model: all of its weights, or low-rank adapters beside them
-// (nn/lora.h), whose states are a hundred times smaller. Beside adapters the base is frozen,
-// and its matrices stay in the format of the file, for example in four bits a number
+// Fine-tunes a published model. Either all of its weights are trained, or low-rank adapters
+// (nn/lora.h), whose optimizer states are a hundred times smaller. With adapters, the base is
+// frozen, and its matrices stay in the format of the file, for example with four bits per weight
 // (nn/pretrained.h).
 //
 //   Result<FineTuning> tuning = FineTuning::Open("SmolLM2-135M.Q4_1.gguf",
@@ -16,8 +16,8 @@
 //   training->Initialize(/*seed=*/1);
 //   Status loaded = tuning->LoadBase(training->step());
 //
-// Loading reads the file once, a few hundred kilobytes at a time, into the arena; there is
-// never a second copy.
+// Loading reads the file once, a few hundred kilobytes at a time, into the arena. The weights are
+// never in memory twice.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,73 +47,78 @@ namespace stowage {
 
 class PissaStarts;  // train/lora_weights.h
 
-/// Param groups that freeze everything but adapters, for TrainOptions::groups. The learning
-/// rate of lora_B, and as in PEFT of magnitudes with `dora`, is `plus` times that of lora_A
-/// (LoRA+, Hayou et al. 2024).
+/// Returns param groups that freeze everything but adapters, for TrainOptions::groups. The learning
+/// rate of lora_B is `plus` times the rate of lora_A (LoRA+, Hayou et al. 2024). With `dora`, the
+/// same factor applies to magnitudes, as in PEFT.
 std::vector<ParamGroup> LoraGroups(double plus = 1, bool dora = false);
 
 struct FineTuningOptions {
-  /// Absent: every weight is trained. Without targets: PEFT's "all-linear", all linear layers
-  /// but the head.
+  /// The adapters. If absent, every weight is trained. If there are no targets, all linear layers
+  /// but the head have adapters, as with PEFT's "all-linear".
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
   double lora_plus = 1;  // `plus` of LoraGroups
-  /// Adapters begin by PiSSA (train/lora_weights.h); matrices with an adapter then have type
-  /// `dtype`.
+  /// Initializes adapters by PiSSA (train/lora_weights.h). Matrices with an adapter then have the
+  /// type `dtype`.
   bool pissa = false;
   /// The type of activations, and of params that are not quantized.
   DType dtype = DType::kF32;
   bool weighted_targets = false;  // ModelOptions::weighted_targets
   bool packed = false;            // ModelOptions::packed
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
-  /// Absent: the model predicts tokens. Else it is an encoder that classifies texts
-  /// (PretrainedModel::OpenClassifier). Without targets, all linear layers of its blocks have
-  /// adapters; the head is trained whole, like PEFT's modules_to_save.
+  /// If present, the model is an encoder that classifies texts (PretrainedModel::OpenClassifier).
+  /// If `lora` has no targets, all linear layers of the encoder's blocks have adapters. The head is
+  /// trained without adapters, like PEFT's modules_to_save. If absent, the model predicts tokens.
   std::optional<ClassifierOptions> classifier = {};
-  /// The model embeds texts (PretrainedModel::OpenEmbedder), with ModelOptions::embedding.
+  /// If present, the model embeds texts (PretrainedModel::OpenEmbedder), with
+  /// ModelOptions::embedding.
   std::optional<EmbeddingRules> embedding = {};
-  EmbedderOptions embedder = {};  // beside `embedding`
+  EmbedderOptions embedder = {};  // used with `embedding`
 };
 
 class FineTuning {
  public:
-  /// Errors: those of PretrainedModel::Open, ModelOf's graphs and CheckPissa; PiSSA without
-  /// adapters, or with DoRA. Precondition: not both a classifier and an embedding.
+  /// Opens a model to fine-tune. Propagates errors of PretrainedModel::Open, OpenClassifier and
+  /// OpenEmbedder, of the graphs of ModelOf, and of CheckPissa. Returns kInvalidArgument if the
+  /// dtype is not f32, bf16 or f16, or if `pissa` is used without adapters or with DoRA. `options`
+  /// must not have both a classifier and an embedding.
   static Result<FineTuning> Open(const std::string& path,
                                  const FineTuningOptions& options = {});
 
   const PretrainedModel& base() const { return *base_; }
-  /// The options, with the targets filled in.
+  /// Returns the options, with the default targets filled in.
   const FineTuningOptions& options() const { return options_; }
-  /// The encoder that classifies texts; null for other models.
+  /// Returns the encoder that classifies texts, or null for other models.
   const EncoderConfig* classifier() const {
     return options_.classifier ? base_->encoder() : nullptr;
   }
 
-  /// Builds graphs for a purpose, for examples of `seq` tokens, with a key-value cache of
-  /// `cache` positions if given (ModelOptions::cache). May outlive this. Errors of the
-  /// function: those of PretrainedModel::Build, WithLora and WithQuantizedParams.
+  /// Returns a function that builds graphs for `purpose`, for examples of `seq` tokens. The graphs
+  /// have a key-value cache of `cache` positions if it is given (ModelOptions::cache). The function
+  /// may outlive this object. It returns the errors of PretrainedModel::Build, WithLora and
+  /// WithQuantizedParams.
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
                   std::optional<int64_t> cache = {}) const;
 
-  /// The initial adapters of PiSSA; null without it.
+  /// Returns the initial adapters of PiSSA, or null without PiSSA.
   PissaStarts* pissa() const { return pissa_.get(); }
 
-  /// LoraGroups, preceded by the head of a classifier; empty without adapters.
+  /// Returns the param groups: the head of a classifier, then LoraGroups. Empty without adapters.
   std::vector<ParamGroup> groups() const;
 
-  /// Sets the base's params of `runner` to the file's weights, all or none (AllOrNone in
-  /// runtime/values.h), and adapters to the initial values of DoRA or PiSSA
-  /// (train/lora_weights.h). Errors: kIo; those of Runner::WritePart, StartDora and
-  /// PissaStarts::Of.
+  /// Sets the base's params of `runner` to the file's weights, and adapters to the initial values
+  /// of DoRA or PiSSA (train/lora_weights.h). On an error, none of them have values (AllOrNone in
+  /// runtime/values.h). Returns kIo if reading fails, and kInvalidArgument if a weight is not
+  /// finite. Propagates errors of Runner::WritePart, StartDora and PissaStarts::Of.
   Status LoadBase(Runner& runner) const;
 
-  /// The part that checkpoints of adapters omit: the base, identified by the content of its
-  /// files, which are read. Empty if every weight is trained. Error kIo.
+  /// Returns what checkpoints of adapters omit: the params of the base. The base is identified by
+  /// the content of its files, which this function reads. Empty if every weight is trained. Returns
+  /// kIo if reading fails.
   Result<CheckpointBase> BaseOfCheckpoints() const;
 
-  /// Whether the param is trained.
+  /// Returns whether `param` is trained.
   bool IsTrained(std::string_view param) const;
-  /// The number of trained elements, and the bytes of frozen params.
+  /// Return the number of trained elements, and the number of bytes of frozen params.
   int64_t trainable_params() const;
   Bytes frozen_bytes() const;
 
@@ -124,13 +129,13 @@ class FineTuning {
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
 
-  /// Whether the param is of a head, which is trained whole beside adapters.
+  /// Returns whether `param` belongs to a head, which is trained without adapters.
   bool IsTrainedHead(std::string_view param) const;
 
   std::shared_ptr<const PretrainedModel> base_;
   FineTuningOptions options_;
   WeightTypes in_blocks_;
-  std::vector<ValueInfo> squared_norms_;  // of DoRA
+  std::vector<ValueInfo> squared_norms_;  // frozen params of DoRA
   std::shared_ptr<PissaStarts> pissa_;
 };
 

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_MERGED_MODEL_H_
 #define STOWAGE_TRAIN_MERGED_MODEL_H_
 
-// Writes a tuned model as Hugging Face's transformers loads it: all weights in one safetensors
-// file with adapters merged, or a folder of model.safetensors, config.json and tokenizer: of a
-// classifier for AutoModelForSequenceClassification, of a model that embeds texts for
-// sentence-transformers.
+// Writes a fine-tuned model in the format of Hugging Face's transformers. The result is either one
+// safetensors file of all weights, with adapters merged, or a folder with model.safetensors,
+// config.json and the tokenizer. AutoModelForSequenceClassification loads the folder of a
+// classifier, and sentence-transformers the folder of a model that embeds texts.
 //
 //   Status merged = SaveMerged(tuning, training.step(), *OutputFile::Claim("whole"));
 //
@@ -13,8 +13,8 @@
 //   ...                                                        // training
 //   Status saved = SaveModelFolder(tuning, training.step(), *folder);
 //
-// MergedRows computes merged weights a few rows at a time: W + alpha / rank B A, with DoRA
-// scaled so that the weights of each output have its magnitude as their norm (nn/lora.h).
+// MergedRows computes merged weights, W + alpha / rank B A, a few rows at a time. With DoRA, they
+// are scaled so that the norm of each output's weights is its magnitude (nn/lora.h).
 
 #include <cstdint>
 #include <span>
@@ -32,19 +32,19 @@
 
 namespace stowage {
 
-/// The rows of a param of the base, with its adapter merged.
+/// Reads the rows of a param of the base with its adapter merged.
 class MergedRows {
  public:
-  /// `tuning` and `param`, one of its base, must outlive this. With DoRA, reads the param
-  /// once. Errors: those of ReadLoraMatrices; kIo. Precondition: the tuning has adapters.
+  /// Creates a reader. `tuning` and `param`, a param of its base, must outlive it. With DoRA, reads
+  /// the param once. Propagates errors of ReadLoraMatrices. Returns kIo if reading fails.
   static Result<MergedRows> Of(const FineTuning& tuning, const Runner& runner,
                                const PretrainedParam& param);
 
-  /// Whether the param's layer has an adapter; if not, the rows are the base's.
+  /// Returns whether the param's layer has an adapter. If not, the rows are the base's.
   bool is_adapted() const { return lora_.rank > 0; }
 
-  /// Reads as many rows from `first` on as `to` holds; of a vector, elements. Error kIo.
-  /// Preconditions: those of PretrainedModel::ReadFloats.
+  /// Reads rows from `first` on until `to` is full. The rows of a vector are its elements. The
+  /// preconditions are those of PretrainedModel::ReadFloats. Returns kIo if reading fails.
   Status Read(int64_t first, std::span<float> to) const;
 
  private:
@@ -57,27 +57,30 @@ class MergedRows {
   const PretrainedParam* param_;
   LoraMatrices lora_;
   double factor_ = 0;
-  std::vector<double> scales_;  // of outputs, with DoRA
+  std::vector<double> scales_;  // factors of the outputs, with DoRA
 };
 
-/// Writes all weights of the model to a safetensors file, under Hugging Face's names, in the
-/// tuning's dtype, with adapters merged, a few rows at a time. Weights that are trained whole are
-/// the runner's; PretrainedModel::kept are the base's. Beside the model's config.json, the file
-/// loads as any model. Errors: kIo; kNotFinite for a weight that is NaN or infinite; the file is
-/// then unchanged. Precondition: the tuning has adapters, or classifies or embeds texts.
+/// Writes all weights of the model to a safetensors file, under Hugging Face's names and in the
+/// tuning's dtype, a few rows at a time. Adapters are merged. Weights that are trained without
+/// adapters are the runner's, and PretrainedModel::kept are the base's. Together with the model's
+/// config.json, the file loads like any model. Requires that the tuning has adapters, or classifies
+/// or embeds texts. Returns kIo if reading or writing fails, and kNotFinite if a weight is NaN or
+/// infinite; the file is then unchanged.
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 
-/// The path of model.safetensors in a folder; "" for "".
+/// Returns the path of model.safetensors in a folder, or "" if `folder` is "".
 std::string ModelFolderWeightsPath(const std::string& folder);
 
-/// The files of a model to write, which classifies or embeds texts.
+/// The files of a model that classifies or embeds texts, claimed for writing.
 class ModelFolder {
  public:
-  /// Creates the folder if necessary. The tokenizer is `tokenizer`, with the files beside it
-  /// that belong to one, such as tokenizer_config.json; `settings` are further files, by names
-  /// in the folder (SentenceTransformerFiles). Errors: kIo; those of OutputFile::Claim;
-  /// kInvalidArgument for a config.json that is not a JSON object.
+  /// Creates the folder if necessary, and claims the files. `tokenizer` is the path of the
+  /// tokenizer. Files in its folder that belong to a tokenizer, such as tokenizer_config.json, are
+  /// copied too. `settings` are additional files, with their names in the folder
+  /// (SentenceTransformerFiles). Returns kIo if the folder cannot be created or a file not read,
+  /// and kInvalidArgument if config.json is not a JSON object. Propagates errors of
+  /// OutputFile::Claim.
   static Result<ModelFolder> Claim(const std::string& folder,
                                    const PretrainedModel& base,
                                    const std::string& tokenizer,
@@ -92,14 +95,15 @@ class ModelFolder {
         config_text_(std::move(text)) {}
 
   OutputFile weights_, config_;
-  std::string config_text_;  // the base's config.json
+  std::string config_text_;  // content of the base's config.json
   std::vector<std::pair<std::string, OutputFile>> copies_;  // source, copy
   std::vector<std::pair<OutputFile, std::string>> settings_;
 };
 
-/// Writes the model of `runner`: its weights as SaveMerged does; the base's config.json with the
-/// architecture, a classifier's labels, an encoder's dropouts of training and the dtype; the
-/// files of the tokenizer and the settings. Errors: those of SaveMerged; kIo.
+/// Writes the model of `runner`: its weights, as SaveMerged does, its config.json, the files of the
+/// tokenizer, and the settings. The config.json is the base's with the architecture, a classifier's
+/// labels, an encoder's dropout rates in training, and the dtype. Propagates errors of SaveMerged.
+/// Returns kIo if reading or writing fails.
 Status SaveModelFolder(const FineTuning& tuning, const Runner& runner,
                        const ModelFolder& folder);
 

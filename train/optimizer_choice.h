@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TRAIN_OPTIMIZER_CHOICE_H_
 #define STOWAGE_TRAIN_OPTIMIZER_CHOICE_H_
 
-// Optimizers and loss scaling by name, with the defaults of a model.
+// Selects optimizers and loss scaling by name, with the defaults of a model.
 //
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Optimizer> optimizer = ChooseOptimizer("", info->training);
@@ -19,28 +19,29 @@
 
 namespace stowage {
 
-/// Whether `optimizer` is the model's default, whatever the type of its states: then the
-/// model's default settings and learning rate apply to it.
+/// Returns whether `optimizer` is the model's default optimizer, regardless of the type of its
+/// states. If so, the model's default settings and learning rate apply to it.
 bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults);
 
-/// The optimizer called `name`, or the model's default if `name` is empty. The default
-/// optimizer has the model's settings (IsOfModel), others their own. Error: an unknown name.
+/// Returns the optimizer named `name`, or the model's default optimizer if `name` is empty. The
+/// default optimizer has the model's settings (IsOfModel), and others have their own defaults.
+/// Returns kInvalidArgument if the name is unknown.
 Result<Optimizer> ChooseOptimizer(std::string_view name,
                                   const TrainingDefaults& defaults);
 
-/// `optimizer` with this setting. As in torch.optim.SGD, Sgd with a momentum above 0 is
-/// Momentum. Errors kInvalidArgument, with the value: a momentum outside [0, 1), or of an
-/// optimizer without one; a decay that is negative or not finite.
+/// Return `optimizer` with this setting. As in torch.optim.SGD, Sgd with a momentum above 0 becomes
+/// Momentum. Return kInvalidArgument, with the value, if the momentum is outside [0, 1), the
+/// optimizer has no momentum, or the decay is negative or not finite.
 Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum);
 Result<Optimizer> WithDecay(Optimizer optimizer, double decay);
 
-/// The decay of an optimizer, and its momentum if it has one.
+/// Return the weight decay of an optimizer, and its momentum, or nullopt if it has none.
 double DecayOf(const Optimizer& optimizer);
 std::optional<double> MomentumOf(const Optimizer& optimizer);
 
-/// The loss scaling of "dynamic", "none" or a number; of "", dynamic for f16, whose smallest
-/// numbers are larger than many gradients, and none for other types. Error kInvalidArgument:
-/// another text, or an invalid scale.
+/// Returns the loss scaling that `text` describes: "dynamic", "none" or a number. If `text` is "",
+/// loss scaling is dynamic for f16, whose smallest numbers exceed many gradients, and absent for
+/// other types. Returns kInvalidArgument for any other string and for an invalid scale.
 Result<std::optional<LossScaling>> ChooseLossScaling(std::string_view text,
                                                      DType dtype);
 

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_TRAIN_PLAN_CACHE_H_
 #define STOWAGE_TRAIN_PLAN_CACHE_H_
 
-// Caches plans, in this process and in a folder for others.
+// Caches plans in this process, and in a folder that other processes share.
 //
-// A key is the complete input of planning; an entry is used only if its key is equal byte for
-// byte. Damaged entries, and entries of another key with the same hash, are ignored and
-// reported. Any number of processes may write the folder: entries appear whole or not at all.
-// Deleting the folder costs only time.
+// A key is the complete input of planning, and an entry is used only if its key is equal byte for
+// byte. Damaged entries, and entries whose key differs but has the same hash, are ignored and
+// reported. Any number of processes may write to the folder, because entries are written
+// atomically. Deleting the folder costs nothing but time.
 //
 //   PlanCache cache("/home/me/.cache/stowage");
 //   PlanCache::Lookup found = cache.Find(key);
@@ -23,27 +23,28 @@
 
 namespace stowage {
 
-/// The role of the cache in a plan.
+/// How a plan used the cache.
 enum class CacheUse { kOff, kMiss, kHit };
-/// "off", "miss", "hit".
+/// Returns "off", "miss" or "hit".
 std::string_view CacheUseName(CacheUse use);
 
 class PlanCache {
  public:
-  /// Caches in memory, and in `folder` unless it is "". Copies share their memory, and may be
-  /// used by one thread at a time.
+  /// Creates a cache in memory, and in `folder` unless it is "". Copies share their memory, so only
+  /// one thread at a time may use them.
   explicit PlanCache(std::string folder = {});
 
   struct Lookup {
     std::optional<std::string> content = {};
-    std::string note = {};  // the error of an entry that was ignored
+    std::string note = {};  // why an entry was ignored
   };
   Lookup Find(std::string_view key) const;
 
-  /// Error kIo: the folder cannot be created or written; the entry stays in memory.
+  /// Stores an entry. Returns kIo if the folder cannot be created or written to; the entry is then
+  /// only in memory.
   Status Store(std::string_view key, std::string content);
 
-  /// Drops the entries in memory, of all copies; the folder keeps its own.
+  /// Drops the entries in the memory of all copies. The folder is unchanged.
   void Forget() const;
 
   const std::string& folder() const { return folder_; }
@@ -57,17 +58,18 @@ class PlanCache {
   std::shared_ptr<Memory> memory_;
 };
 
-/// $XDG_CACHE_HOME/stowage, else ~/.cache/stowage; "" if neither variable is set.
+/// Returns $XDG_CACHE_HOME/stowage, or ~/.cache/stowage if that variable is not set. Returns "" if
+/// neither XDG_CACHE_HOME nor HOME is set.
 std::string DefaultPlanCacheFolder();
 
-/// The graph (ir/graph_bytes.h), plan and costs of a fitted step as bytes. Passes, which
-/// describe the run that planned, are omitted.
+/// Returns the graph (ir/graph_bytes.h), plan and costs of a fitted step as bytes. The passes are
+/// omitted, since they describe the planning run.
 std::string FittedStepToBytes(const FittedStep& step);
 
-/// Parses the result of FittedStepToBytes, and validates graph and plan like any others, but
-/// for the fingerprint of the graph: that takes as long as all the rest, and the cache's
-/// digest covers both. Errors kInvalidArgument: bytes that are not a fitted step; a plan that
-/// ValidatePlan refuses.
+/// Parses the result of FittedStepToBytes, and validates graph and plan like any others. Only the
+/// fingerprint of the graph is not checked: this would take as long as everything else, and the
+/// cache's digest covers both. Returns kInvalidArgument if the bytes are not a fitted step, or the
+/// plan is not valid according to ValidatePlan.
 Result<FittedStep> FittedStepFromBytes(std::string_view bytes);
 
 }  // namespace stowage

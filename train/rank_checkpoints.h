@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TRAIN_RANK_CHECKPOINTS_H_
 #define STOWAGE_TRAIN_RANK_CHECKPOINTS_H_
 
-// Checkpoints of a step whose ranks split params and states (Sharding): a shard for each
-// rank, or whole values, which a run with any number of ranks loads.
+// Saves and loads checkpoints of a step whose params and states are sharded across ranks
+// (Sharding). A checkpoint consists either of a shard per rank or of whole values, which a run with
+// any number of ranks can load.
 //
 //   Result<std::vector<uint64_t>> shards =
 //       SaveShards(step, values, "run.safetensors", 400, {}, collectives);
@@ -20,7 +21,7 @@
 //     SaveCheckpoint(session->front(), file, done);
 //   }
 //
-// All functions but session() are collective: every rank must call them.
+// All functions except session() are collective, so every rank must call them.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,41 +42,42 @@
 
 namespace stowage {
 
-/// Saves this rank's shard, and returns the digests of all ranks' shards, for SaveShardIndex.
-/// All ranks succeed, or all have the same error: that of the first rank that has one, or
-/// kRankLost. `collectives` may be null if there is one rank.
+/// Saves this rank's shard, and returns the digests of the shards of all ranks, for SaveShardIndex.
+/// Either all ranks succeed, or all return the same error: the error of the lowest rank that has
+/// one, or kRankLost. `collectives` may be null if there is only one rank.
 Result<std::vector<uint64_t>> SaveShards(
     const Runner& step, const RankValues& values, const std::string& path,
     int64_t number, const CheckpointBase& base, Collectives* collectives);
 
-/// Writes the bytes of a whole param or state.
+/// Writes the bytes of a whole param or state to `bytes`.
 using WholeSource =
     std::function<Status(const ValueInfo& leaf, std::span<std::byte> bytes)>;
 
-/// Sets the params and states of `step` to those of rank 0's `source`: the whole value, or
-/// this rank's block of it. Takes memory for the largest value beside the arena. Errors: those
-/// of the source and of Runner::WriteBytes; kRankLost.
+/// Sets the params and states of `step` to the values of rank 0's `source`: to the whole value, or
+/// to this rank's shard of it. Uses memory for the largest value in addition to the arena.
+/// Propagates errors of the source and of Runner::WriteBytes. Returns kRankLost if a rank is lost.
 Status ScatterValues(const RankValues& values, Collectives& collectives,
                      const WholeSource& source, Runner& step);
 
-/// Whole params and states on rank 0, in memory beside the arena: all of them there, the
-/// largest on other ranks.
+/// Gathers whole params and states on rank 0, in memory outside the arena. Rank 0 needs memory for
+/// all of them, and other ranks for the largest.
 class WholeValues {
  public:
-  /// Allocates the values of `step`, the step of one rank. Backend and collectives must
-  /// outlive this. Errors: those of Session::Create.
+  /// Allocates the values of `step`, which must be the step of a single rank. `backend` and
+  /// `collectives` must outlive the result. Propagates errors of Session::Create.
   static Result<WholeValues> Make(const Graph& step, Backend& backend,
                                   Collectives& collectives);
 
-  /// On rank 0, a session whose program has these params and states and no ops; null on other
-  /// ranks.
+  /// Returns a session whose program has these params and states and no ops. Null on all ranks but
+  /// rank 0.
   Session* session() { return session_.get(); }
 
-  /// Gathers the values of all ranks' `step`. Errors: those of Runner::ReadBytes; kRankLost.
+  /// Gathers the values of the `step` of all ranks. Propagates errors of Runner::ReadBytes. Returns
+  /// kRankLost if a rank is lost.
   Status Gather(const Runner& step);
 
-  /// Scatters rank 0's values to all ranks' `step`, whole or by blocks. Errors: those of
-  /// Runner::ReadBytes and WriteBytes; kRankLost.
+  /// Scatters rank 0's values to the `step` of all ranks, whole or as shards. Propagates errors of
+  /// Runner::ReadBytes and WriteBytes. Returns kRankLost if a rank is lost.
   Status Scatter(Runner& step);
 
  private:
