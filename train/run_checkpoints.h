@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_RUN_CHECKPOINTS_H_
 #define STOWAGE_TRAIN_RUN_CHECKPOINTS_H_
 
-// The checkpoints of a run (train/run.h): begins a training, or resumes it if the file exists,
-// and saves the newest values, the last few, and the best.
+// Manages the checkpoints of a run (train/run.h). It starts a training, or resumes it if the file
+// exists, and saves the newest values, the last few, and the best.
 //
 //   Result<RunCheckpoints> checkpoints =
 //       RunCheckpoints::Claim("model.safetensors", {.keep_last = 3, .keep_best = true});
@@ -10,13 +10,13 @@
 //   Result<RunResult> result =
 //       Run(*training, spec, {.data = data, .saver = &*checkpoints}, *start);
 //
-//   model.safetensors             the newest, replaced atomically by every save
-//   model.step-400.safetensors    the last `keep_last`, if it is above 1; the newest of them
-//   model.step-500.safetensors    has the content of model.safetensors
-//   model.best.safetensors        the one of the lowest validation loss
+//   model.safetensors             the newest checkpoint, replaced atomically by every save
+//   model.step-400.safetensors    the last `keep_last` checkpoints, if it is above 1; the newest
+//   model.step-500.safetensors    of them has the same content as model.safetensors
+//   model.best.safetensors        the checkpoint with the lowest validation loss
 //
-// A run that is killed leaves the newest checkpoint whole. Values that are NaN or infinite
-// are never saved. CheckpointSeries manages the files alone:
+// If a run is killed, the newest checkpoint remains complete. Values that are NaN or infinite are
+// never saved. CheckpointSeries manages only the files:
 //
 //   Result<CheckpointSeries> series =
 //       CheckpointSeries::Claim("model.safetensors", {.keep_last = 3});
@@ -50,42 +50,43 @@ struct SeriesOptions {
 
 class CheckpointSeries {
  public:
-  /// Writes one checkpoint with these notes, for example by SaveCheckpoint.
+  /// Writes one checkpoint with these notes, for example with SaveCheckpoint.
   using WriteCheckpoint =
       std::function<Status(const OutputFile&, const RunNotes&)>;
 
-  /// Claims `path`, and the path of the best if it is kept, for the lifetime of this.
-  /// Errors: those of OutputFile::Claim; kInvalidArgument for a `keep_last` below 1.
+  /// Claims `path`, and the path of the best checkpoint if it is kept, for the lifetime of the
+  /// result. Returns kInvalidArgument if `keep_last` is below 1. Propagates errors of
+  /// OutputFile::Claim.
   static Result<CheckpointSeries> Claim(const std::string& path,
                                         const SeriesOptions& options = {});
 
-  /// Saves the newest, and removes this run's checkpoints before the last `keep_last`; files
-  /// of other runs are never removed. Errors: those of `write`.
+  /// Saves the newest checkpoint, and removes checkpoints of this run that precede the last
+  /// `keep_last`. Files of other runs are never removed. Propagates errors of `write`.
   Status Save(int64_t step, const RunNotes& notes,
               const WriteCheckpoint& write);
 
-  /// Saves the best, and returns true, if `held_out_loss` is the lowest of this series. A NaN
-  /// never is. Precondition: the best is kept.
+  /// Saves the best checkpoint and returns true if `held_out_loss`, the validation loss, is finite
+  /// and the lowest of this series. Requires that the best checkpoint is kept.
   Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
                           const WriteCheckpoint& write);
 
-  /// Saves after an evaluation: SaveIfBest if the best is kept and `held_out_loss` is given,
-  /// then Save unless `best_alone`. In this order, a run that is killed between the two
-  /// resumes before this step, and evaluates it again.
+  /// Saves after an evaluation. Calls SaveIfBest if the best is kept and `held_out_loss` is given,
+  /// and then Save unless `best_alone`. Because of this order, a run that is killed in between
+  /// resumes before this step and repeats its evaluation.
   Status Save(int64_t step, const RunNotes& notes, const WriteCheckpoint& write,
               std::optional<double> held_out_loss, bool best_alone);
 
-  /// Continues the series of a run that is resumed: its best counts if it has these notes. If
-  /// not, it will be replaced, and the result is a line that says so. Error: the best's file
-  /// is no checkpoint.
+  /// Continues the series of a run that is resumed. The existing best checkpoint counts if its
+  /// notes do not contradict `subject`. Otherwise it will be replaced, and the result is a line
+  /// that says so. Returns an error if the file of the best is not a checkpoint.
   Result<std::string> Continue(const RunNotes& subject = {});
 
   const std::string& path() const { return newest_.path(); }
-  /// Whether no other run can claim the newest (OutputFile::is_locked).
+  /// Returns whether no other run can claim the newest checkpoint (OutputFile::is_locked).
   bool is_locked() const { return newest_.is_locked(); }
-  /// The step of the newest that this run has saved.
+  /// Returns the step of the newest checkpoint that this run has saved.
   std::optional<int64_t> last_step() const { return last_step_; }
-  /// The lowest validation loss so far.
+  /// Returns the lowest validation loss so far.
   std::optional<double> best_loss() const { return best_loss_; }
 
  private:
@@ -101,35 +102,35 @@ class CheckpointSeries {
   std::optional<double> best_loss_;
 };
 
-/// The paths of the best checkpoint of a series, and of the one of a step.
+/// Return the paths of the best checkpoint of a series, and of the checkpoint of a step.
 std::string BestPath(const std::string& path);
 std::string StepPath(const std::string& path, int64_t step);
 
 /// The name of the note that holds a run's EvaluationHistory.
 inline constexpr std::string_view kEvaluationsNote = "evaluations";
 
-/// The history in a checkpoint's notes; empty if there is none. Error kInvalidArgument for a
-/// malformed note.
+/// Returns the history in a checkpoint's notes, or an empty one if they have none. Returns
+/// kInvalidArgument if the note is malformed.
 Result<EvaluationHistory> HistoryOf(const CheckpointInfo& checkpoint);
 
-/// The notes of a run, with its history if it has evaluated.
+/// Returns `notes` with the history of a run, if it has evaluated.
 RunNotes NotesWith(RunNotes notes, const EvaluationHistory& history);
 
 class RunCheckpoints : public RunSaver {
  public:
-  /// Claims the series of `path`. `notes` describe the run, for example its data. Errors:
-  /// those of CheckpointSeries::Claim.
+  /// Claims the series of `path`. `notes` describe the run, for example its data. Propagates errors
+  /// of CheckpointSeries::Claim.
   static Result<RunCheckpoints> Claim(const std::string& path,
                                       const SeriesOptions& options = {},
                                       RunNotes notes = {});
 
-  /// Loads the checkpoint, or initializes params and states by `seed` if there is none, and
-  /// returns the steps done. Errors: those of LoadCheckpoint; kInvalidArgument, with the note,
-  /// for the checkpoint of a run with other notes; kUnsupported for a rank that keeps only its
-  /// block of a param (train/rank_checkpoints.h).
+  /// Loads the checkpoint, or initializes params and states with `seed` if there is none, and
+  /// returns the progress of the run. Propagates errors of LoadCheckpoint. Returns kInvalidArgument
+  /// if the newest or the best checkpoint is of a run with other notes. Returns kUnsupported if
+  /// this rank has only its shard of a param (train/rank_checkpoints.h).
   Result<RunStart> Begin(Training& training, uint64_t seed);
 
-  /// As Begin; if there is no checkpoint, changes nothing and returns absent.
+  /// Does the same, but if there is no checkpoint, changes nothing and returns nullopt.
   Result<std::optional<RunStart>> Resume(Training& training);
 
   Status Save(Training& training, int64_t step,

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TRAIN_RUN_LOG_H_
 #define STOWAGE_TRAIN_RUN_LOG_H_
 
-// Logs a run (train/run.h), a row for each step, written at once: as CSV, or for TensorBoard.
+// Logs a run (train/run.h) as CSV or for TensorBoard. Each step is a row, which is flushed when it
+// is complete.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(RunLog log, RunLog::Open("run.csv"));
 //   STOWAGE_RETURN_IF_ERROR(
@@ -11,14 +12,16 @@
 //   log.End();
 //   if (!log.status().ok()) Print(log.status().error().message);
 //
-// A program's own observer forwards its calls. A file is CSV with these columns; missing and
-// non-finite values are empty, and a resumed run appends:
+// An observer of the program's own can forward its calls to the log. If the path is a file, the log
+// is CSV with the columns below. Missing and non-finite values are empty, and a resumed run
+// appends:
 //
-//   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,validation_loss
+//   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,
+//   validation_loss
 //
-// A folder, which exists or whose name ends in "/", gets an event file of TensorBoard
-// (report/tensorboard.h) with scalars of these names. A resumed run adds a file, which
-// supersedes later steps of the earlier ones.
+// If the path is a folder that exists, or ends in "/", the log is an event file of TensorBoard
+// (report/tensorboard.h) in the folder, with scalars of the same names. A resumed run adds a file,
+// which supersedes the later steps of earlier files.
 
 #include <cstdint>
 #include <fstream>
@@ -43,28 +46,29 @@ class RunLog : public RunObserver {
     std::optional<Bytes> budget = {};
   };
 
-  /// Claims the file, or creates the folder. Errors: those of OutputFile::Claim; kIo if the
-  /// folder cannot be created.
+  /// Claims the file, or creates the folder. Propagates errors of OutputFile::Claim. Returns kIo if
+  /// the folder cannot be created or written to.
   static Result<RunLog> Open(const std::string& path);
 
-  /// Begins after step `done` of `run`: with a new log if that is 0, else after the row of that
-  /// step; later rows, whose steps the run takes again, are removed. Errors: kIo;
-  /// kInvalidArgument for a file that is no log.
+  /// Starts the log after step `done` of `run`. If `done` is 0, the log is new. Otherwise it
+  /// continues after the row of that step, and later rows, whose steps the run repeats, are
+  /// removed. Returns kIo if reading or writing fails, and kInvalidArgument if the file is not a
+  /// log.
   Status Begin(int64_t done, const RunSpec& run, const Memory& memory);
 
-  /// Adds the row of a step; it stays open until its evaluation if one is due.
+  /// Adds the row of a step. If an evaluation is due after the step, the row stays open until then.
   void OnStep(const StepFigures& figures) override;
   void OnSkipped(const StepFigures& figures, const std::string& /*why*/,
                  std::string_view /*outcome*/) override {
     OnStep(figures);
   }
-  /// Ends the open row.
+  /// Completes the open row.
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
-  /// Ends a row that is open because a stop omitted its evaluation.
+  /// Completes a row that is open because a stop omitted its evaluation.
   void End() { EndRow(std::nullopt); }
 
-  /// Error kIo if a row could not be written: the run continues without the rest of the log.
+  /// Returns kIo if a row could not be written. The run then continues without the rest of the log.
   Status status() const;
 
  private:
@@ -75,12 +79,12 @@ class RunLog : public RunObserver {
   Status BeginEvents(int64_t done);
   void AddScalars(int64_t step, const std::vector<EventScalar>& scalars);
 
-  std::string path_;  // as it was given
+  std::string path_;  // as passed to Open
   RunSpec run_;
   Memory memory_;
-  std::optional<OutputFile> file_;  // absent for a folder
+  std::optional<OutputFile> file_;  // absent if the log is a folder
   std::ofstream out_;
-  std::optional<int64_t> waits_;  // the step of the open row
+  std::optional<int64_t> waits_;  // step of the open row
 };
 
 }  // namespace stowage

@@ -1,15 +1,16 @@
 #ifndef STOWAGE_TRAIN_SENTENCE_TRANSFORMER_H_
 #define STOWAGE_TRAIN_SENTENCE_TRANSFORMER_H_
 
-// The files that sentence-transformers keeps beside a model that embeds texts: modules.json,
-// the configuration of its pooling, sentence_bert_config.json and
+// Reads and writes the files that sentence-transformers adds to a model that embeds texts:
+// modules.json, the configuration of its pooling, sentence_bert_config.json and
 // config_sentence_transformers.json.
 //
 //   Result<SentenceTransformer> beside = ReadSentenceTransformer("all-MiniLM-L6-v2", 384);
 //   beside->pooling == Pooling::kMean && beside->normalizes
 //
-// Reading follows versions 2 to 6. A setting that changes embeddings and is not supported,
-// such as a Dense module, is an error that names it. Written files are read by all of them.
+// The reader supports files of versions 2 to 6. A setting that changes embeddings and is not
+// supported, such as a Dense module, results in an error that names it. All these versions can read
+// the written files.
 
 #include <cstdint>
 #include <map>
@@ -24,34 +25,37 @@
 namespace stowage {
 
 struct SentenceTransformer {
-  /// Absent: the model has no modules.json.
+  /// The pooling. Absent if the model has no modules.json.
   std::optional<Pooling> pooling = {};
   bool pools_prompts =
-      true;  // "include_prompt": tokens of prompts are pooled, too
-  bool normalizes = false;  // a Normalize module follows
+      true;  // "include_prompt": whether tokens of prompts are pooled
+  bool normalizes = false;  // whether a Normalize module follows
   Similarity similarity = Similarity::kCosine;
   std::optional<int64_t> max_seq = {};  // "max_seq_length"
   std::map<std::string, std::string> prompts = {};
-  std::string default_prompt = {};  // its name; "" for none
+  std::string default_prompt = {};  // name of the default, or "" for none
 
-  /// The prompts that encode_query and encode_document put before texts: that of the name
-  /// "query", and of "document", "passage" or "corpus", else the default one; "" for none.
+  /// Return the prompts that encode_query and encode_document prepend to texts. The query prompt is
+  /// named "query", and the document prompt "document", "passage" or "corpus". If there is none of
+  /// that name, the result is the default prompt, or "" if there is no default.
   std::string QueryPrompt() const;
   std::string DocumentPrompt() const;
 };
 
-/// Reads the files beside the model at `path`, a folder or a file in it, whose vectors have
-/// `width` elements. Errors, which name the file and the value: kIo; kInvalidArgument for files
-/// that are no JSON or contradict each other or the width; kUnsupported for other modules than
-/// a Transformer in the folder itself, Pooling and Normalize, other poolings than Pooling or
-/// several at once, similarities than Similarity, texts in lower case, and unknown settings.
+/// Reads the files in the folder of the model at `path`, which is the folder or a file in it. The
+/// model's vectors have `width` elements. Errors name the file and the value. Returns kIo if
+/// reading fails. Returns kInvalidArgument if a file is not JSON, or if the files contradict each
+/// other or the width. Returns kUnsupported for other modules than a Transformer in the folder
+/// itself, Pooling and Normalize, for other poolings than Pooling or several poolings together, for
+/// other similarities than Similarity, for lowercasing, and for unknown settings.
 Result<SentenceTransformer> ReadSentenceTransformer(const std::string& path,
                                                     int64_t width);
 
-/// The name of a file in a model's folder, perhaps with a folder in front, and its content.
+/// The name of a file relative to a model's folder, and its content.
 using FileText = std::pair<std::string, std::string>;
 
-/// The files for a model of that width. Precondition: there is a pooling.
+/// Returns the files for a model whose vectors have `width` elements. Requires that `settings` has
+/// a pooling.
 std::vector<FileText> SentenceTransformerFiles(
     const SentenceTransformer& settings, int64_t width);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_STATE_BACKUP_H_
 #define STOWAGE_TRAIN_STATE_BACKUP_H_
 
-// Backups of params and states in host memory: to undo a step that made NaN or infinity, and
-// to evaluate and save with averaged weights.
+// Backs up params and states in host memory, to undo a step that computed NaN or infinity, and to
+// evaluate and save averaged weights.
 //
 //   Result<FiniteGuard> guard = FiniteGuard::Make(runner);
 //   ... one step ...
@@ -24,21 +24,21 @@
 
 namespace stowage {
 
-/// Undoes steps that made NaN or infinity. Keeps a copy of all params and states, and renews
+/// Undoes steps that computed NaN or infinity. Keeps a copy of all params and states, and updates
 /// it after each good step.
 class FiniteGuard {
  public:
-  /// Copies the params and states of `runner`, which must outlive this. Error kDevice if
-  /// there is no memory for the copy.
+  /// Copies the params and states of `runner`, which must outlive the result. Returns kDevice if
+  /// there is not enough memory for the copy.
   static Result<FiniteGuard> Make(Runner& runner);
 
-  /// After a step: if its loss was `finite` and all params and states are, copies them. If
-  /// not, restores the copy and returns false. Errors: those of Runner::ReadBytes and
-  /// WriteBytes.
+  /// Must be called after each step. If its loss was `finite` and all params and states are finite,
+  /// updates the copy and returns true. Otherwise restores the copy and returns false. Propagates
+  /// errors of Runner::ReadBytes and WriteBytes.
   Result<bool> Settle(bool finite);
 
-  /// Whether all params and states of this rank are finite. Ranks must agree on the result
-  /// before they settle. Errors: those of Runner::ReadPart.
+  /// Returns whether all params and states of this rank are finite. Ranks must agree on the result
+  /// before they call Settle. Propagates errors of Runner::ReadPart.
   Result<bool> IsFinite() const;
 
  private:
@@ -50,17 +50,17 @@ class FiniteGuard {
   std::vector<std::byte> kept_;
 };
 
-/// Whether a step of `graph` keeps averages (TrainOptions::ema).
+/// Returns whether a step of `graph` keeps averages (TrainOptions::ema).
 bool KeepsAverages(const Graph& graph);
 
-/// Replaces params by their averages while it lives: programs, weight files and exports then
-/// use the averages. No step may be taken and no checkpoint saved before Restore.
+/// Replaces params by their averages during its lifetime, so that programs, weight files and
+/// exports use the averages. Before Restore, no step may run and no checkpoint may be saved.
 class AveragedWeights {
  public:
-  /// Sets each param of `step` that has an average to it, rounded to the param's type. Does
-  /// nothing if the step keeps no averages, or has computed none yet. `step` must outlive
-  /// this. Errors: kDevice if there is no memory for the params' values; those of
-  /// Runner::ReadBytes and WriteBytes.
+  /// Sets each param of `step` that has an average to its average, rounded to the param's type.
+  /// Does nothing if the step keeps no averages or has not computed any yet. `step` must outlive
+  /// the result. Returns kDevice if there is not enough memory for the values of the params.
+  /// Propagates errors of Runner::ReadBytes and WriteBytes.
   static Result<AveragedWeights> Use(Runner& step);
 
   AveragedWeights(AveragedWeights&& other) noexcept
@@ -69,7 +69,7 @@ class AveragedWeights {
   /// Calls Restore.
   ~AveragedWeights() { static_cast<void>(Restore()); }
 
-  /// Restores the params; does nothing a second time. Errors: those of Runner::WriteBytes.
+  /// Restores the params. A second call does nothing. Propagates errors of Runner::WriteBytes.
   Status Restore();
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_STEP_PLANNER_H_
 #define STOWAGE_TRAIN_STEP_PLANNER_H_
 
-// Fits a step into a budget (planner/fit/fit.h), or returns the cached result of an equal
-// question.
+// Fits a step into a budget (planner/fit/fit.h), or returns the cached result for an equal step and
+// equal options.
 //
 //   StepPlanner planner({.build = OfGraph(step),
 //                        .sources = [&] { return std::vector{step}; },
@@ -28,40 +28,41 @@
 
 namespace stowage {
 
-/// The step to plan, and the options.
+/// The step to plan, and the options of planning.
 struct StepQuestion {
   StepBuilder build = {};
-  /// All graphs from which `build` builds; called only with a cache.
+  /// Returns all graphs from which `build` builds. Called only if there is a cache.
   std::function<Result<std::vector<Graph>>()> sources = {};
-  /// Everything else on which the results of `build` depend, as text.
+  /// A string of everything else on which the results of `build` depend.
   std::string settings = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
-  /// If given, the cost of optimizations is time (FitOptions::cost).
+  /// Measured times of ops. If present, the cost of optimizations is time (FitOptions::cost).
   std::optional<OpTimes> op_times = {};
-  /// Unused if the packer has a deadline or `fit` a custom cost.
+  /// The cache. Not used if the packer has a deadline or `fit` has a custom cost.
   std::optional<PlanCache> cache = {};
 };
 
 struct PlannedStep {
   FittedStep step;
   CacheUse cache = CacheUse::kOff;
-  std::string cache_note = {};  // the error of a cache entry
+  std::string cache_note = {};  // the error of a cache entry, if any
 };
 
 class StepPlanner {
  public:
-  /// The backend of the question's options must outlive this.
+  /// Creates a planner. The backend to which the options refer must outlive it.
   explicit StepPlanner(StepQuestion question);
 
-  /// The result of StepFitter::Fit for the budget. A cached plan is validated like any other,
-  /// and planned anew if it is damaged.
+  /// Returns the result of StepFitter::Fit for the budget. A cached plan is validated like any
+  /// other. If it is damaged, the step is planned as if there were no entry.
   Result<PlannedStep> Plan();
 
-  /// The smallest budget that Plan does not refuse; cached, too.
+  /// Returns the smallest budget for which Plan succeeds. This result is also cached.
   Result<Bytes> SmallestBudget();
 
-  /// For frontiers, the unmodified step, and the smallest budgets of other optimizations.
+  /// Returns the fitter, for frontiers, the unmodified step, and smallest budgets of other
+  /// optimizations.
   StepFitter& fitter() { return fitter_; }
   const StepQuestion& question() const { return question_; }
 
@@ -72,7 +73,7 @@ class StepPlanner {
 
   StepQuestion question_;
   StepFitter fitter_;
-  std::string written_ = {};  // the question, once it has been written
+  std::string written_ = {};  // the question as bytes; empty until needed
 };
 
 }  // namespace stowage

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TRAIN_TRAIN_H_
 #define STOWAGE_TRAIN_TRAIN_H_
 
-// The package's umbrella header: training sessions, runs, fine-tuning, checkpoints.
+// The umbrella header of train/: training sessions, runs, fine-tuning and checkpoints.
 
 #include "train/adapter_files.h"         // IWYU pragma: export
 #include "train/device.h"                // IWYU pragma: export

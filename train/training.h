@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_TRAINING_H_
 #define STOWAGE_TRAIN_TRAINING_H_
 
-// Train is the entry point of this library: it turns a model, a batch, an optimizer and a
-// budget into a training session that stays inside the budget, with the memory
-// optimizations that this needs, on a working device. Programs beside training, such as
-// evaluation, share its weights and the same budget.
+// Creates training sessions; Train is the entry point of this library. From a model, a batch, an
+// optimizer and a budget, it creates a training session that stays inside the budget, on a working
+// device. It applies the memory optimizations that the budget requires. Additional programs, such
+// as evaluation, share the session's weights and the same budget.
 //
 //   Result<Training> training = Train(
 //       {.model = [](int64_t batch) { return MyModel(batch); },
@@ -13,17 +13,17 @@
 //                     .groups = {{.pattern = "*.bias", .decay = 0}}},
 //        .programs = {{.name = "evaluate", .model = MyEvaluation, .batch = 64}},
 //        .budget = 8'000'000'000});
-//   if (!training.ok()) Print(training.error().message);  // names what would fit
+//   if (!training.ok()) Print(training.error().message);  // names budgets that would suffice
 //   training->Initialize(/*seed=*/1);
 //   Runner& step = training->step();
 //   step.Write("x", images);  step.Write("y", labels);
 //   step.Write("lr", 1e-3);  step.Write("step", 1);
 //   step.Step();
-//   Print(training->plan().Explain());  // what each pass did, and what every program takes
+//   Print(training->plan().Explain());  // what each pass did, and the memory of every program
 //
-// Everything is planned before the arena is allocated. TrainingPlanner plans without a
-// device, for frontiers and smallest budgets; PlanProgram and StepFitter
-// (planner/fit/fit.h) plan custom graphs.
+// Everything is planned before the arena is allocated. TrainingPlanner plans without a device, for
+// example to compute frontiers and smallest budgets. PlanProgram and StepFitter (planner/fit/fit.h)
+// plan custom graphs.
 
 #include <cstdint>
 #include <functional>
@@ -52,64 +52,64 @@
 
 namespace stowage {
 
-/// A program beside the training step.
+/// A program in addition to the training step.
 struct ProgramSpec {
-  std::string name;   // of its runner
-  ModelFn model;      // its graph; params as the training step's
-  int64_t batch = 1;  // maximum examples at a time; fewer if these do not fit
-  /// Whether a plan goes without it where not even one example fits the budget, or without
-  /// one the step's arena, or where the model is kUnsupported.
+  std::string name;   // name of its runner
+  ModelFn model;      // its graph, with the params of the training step
+  int64_t batch = 1;  // maximum examples per run; fewer if these do not fit
+  /// If true, a plan omits the program if not even one example fits the budget, or without a
+  /// budget the arena of the step, or if the model returns kUnsupported.
   bool is_optional = false;
 };
 
-/// The training step for inputs of another shape, for example a shorter sequence, or the
-/// smaller last batch of an epoch.
+/// A training step for inputs of another shape, for example shorter sequences or the smaller last
+/// batch of an epoch.
 struct ShapeSpec {
-  std::string name;  // of its runner
-  ModelFn model;     // as the spec's own, with the same params
-  /// Examples a step, of all ranks together; absent: as many as the spec has. At most as
-  /// many micro-batches are used.
+  std::string name;  // name of its runner
+  ModelFn model;     // the model for this shape, with the same params
+  /// Examples per step, of all ranks together. If absent, TrainingSpec::batch. At most this number
+  /// of micro-batches is used.
   std::optional<int64_t> batch = {};
 };
 
 struct TrainingSpec {
-  ModelFn model;  // of the forward pass
-  /// Steps over the same params, states and arena, each with its own plan, for batches
-  /// that need less memory than the model above, which should be the largest.
+  ModelFn model;  // builds the forward graph
+  /// Training steps that share params, states and arena, each with its own plan. They are for
+  /// batches that need less memory than `model`, which should be the largest.
   std::vector<ShapeSpec> shapes = {};
-  int64_t batch = 1;  // examples a step, of all ranks together
-  /// The ranks that take a step together, which of them this is, and the sharding.
+  int64_t batch = 1;  // examples per step, of all ranks together
+  /// The ranks that run a step together, the rank of this process, and the sharding.
   Ranks ranks = {};
-  std::string loss = "loss";  // a scalar output of the model
+  std::string loss = "loss";  // name of a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
-  /// Maximum bytes of the arena, all programs included; absent: as many as they need
-  /// unmodified.
+  /// Maximum bytes of the arena, which includes all programs. If absent, the arena is as large as
+  /// the programs need without memory optimizations.
   std::optional<Bytes> budget = {};
-  /// Allowed memory optimizations; absent: everything (AllOptimizations). Micro-batches
-  /// are of this rank's part of the batch.
+  /// Allowed memory optimizations. If absent, all are allowed (AllOptimizations). Micro-batches
+  /// split this rank's shard of the batch.
   std::optional<MemoryOptimizations> optimizations = {};
-  /// Measured times of this machine's ops, to choose optimizations by time instead of
-  /// operations.
+  /// Measured times of ops on this machine. If present, optimizations are chosen by time instead of
+  /// numbers of operations.
   std::optional<OpTimes> op_times = {};
-  /// Packer, alignment. Its budget, weights and device are filled in.
+  /// Packer and alignment. The planner sets budget, weights and device.
   PlanOptions planning = {};
-  /// FitOptions::on_choice.
+  /// Called as FitOptions::on_choice.
   std::function<void()> on_choice = {};
-  /// The plan cache; absent: none.
+  /// The plan cache. If absent, plans are not cached.
   std::optional<PlanCache> cache = {};
 };
 
-/// One program beside training, planned.
+/// A planned program in addition to the training step.
 struct PlannedProgram {
   std::string name;
-  int64_t batch = 1;  // examples at a time: as many as fit
-  int64_t asked = 1;  // the spec's batch
+  int64_t batch = 1;  // examples per run, at most the number that fits
+  int64_t asked = 1;  // ProgramSpec::batch
   Graph graph;
   Plan plan;
 };
 
-/// The step of another shape, planned.
+/// A planned training step of another shape.
 struct PlannedShape {
   std::string name;
   FittedStep step;
@@ -119,46 +119,47 @@ struct PlannedShape {
 struct TrainingPlan {
   FittedStep step;
   std::vector<PlannedShape> shapes = {};
-  std::vector<PlannedProgram> programs = {};  // programs beside the step
-  CacheUse cache = CacheUse::kOff;            // of the step
+  std::vector<PlannedProgram> programs = {};  // in addition to the step
+  CacheUse cache = CacheUse::kOff;            // how `step` used the cache
   std::string cache_note = {};                // errors of cache entries
-  /// The params of which this rank only keeps its block, as declared by the model.
+  /// The params that are sharded across ranks, as declared by the model.
   std::vector<ValueInfo> split = {};
   int64_t rank = 0;
 
-  /// The arena of the largest program.
+  /// Returns the bytes of the arena, which the largest program determines.
   Bytes arena_bytes() const;
-  /// In host memory, not in the arena.
+  /// Returns the bytes in host memory, which are not part of the arena.
   Bytes host_bytes() const;
-  /// A report in lines of text: what each pass of the planner did, its cost, and the
-  /// memory of each program, including programs that take fewer examples at a time than
-  /// the spec has.
+  /// Returns a report in lines of text: the effect of each pass of the planner, its cost, and the
+  /// memory of each program. The report notes programs that run fewer examples than the spec has.
   std::string Explain() const;
 };
 
-/// Plans trainings; the device need not be present.
+/// Plans trainings. The device need not be present.
 class TrainingPlanner {
  public:
-  /// Plans for kernels with the requirements `device`; objects that it refers to must
-  /// outlive this. Errors: the model's; kInvalidArgument for a batch below 1 or below the
-  /// number of ranks; kInvalidArgument for numbers of micro-batches that do not increase,
-  /// are below 1 or above the batch, or are above 1 if the model normalizes over its
-  /// batch; CheckRanks.
+  /// Creates a planner for kernels with the requirements `device`. Objects to which it refers must
+  /// outlive the result. Returns kInvalidArgument if a model is missing, if a batch is below 1 or
+  /// below the number of ranks, or if the numbers of micro-batches do not increase, are below 1 or
+  /// exceed the batch. Propagates errors of the model and of CheckRanks.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
-  /// The cheapest plan found that fits the budget of the spec. The batch of a program
-  /// beside the step is halved until it fits the budget; without a budget, until it fits
-  /// into the step's arena, or is one. Errors: kBudgetTooSmall, naming the program and
-  /// the smallest budgets that work; those of StepFitter::Fit. Other shapes have the same
-  /// budget, or without one the step's arena, and offload the same states as the step.
+  /// Returns the cheapest plan found that fits the budget of the spec. Other shapes have the same
+  /// budget, or without a budget the arena of the step, and offload the same states as the step.
+  /// The batch of an additional program is halved until it fits the budget. Without a budget, it is
+  /// halved until it fits the arena of the step or is one. Returns kBudgetTooSmall, naming the
+  /// program and the smallest budgets that work. Returns kUnsupported if all allowed numbers of
+  /// micro-batches would change the results, which is the case if the model normalizes over its
+  /// batch (TrainOptions::allow_batch_change). Propagates errors of StepFitter::Fit.
   Result<TrainingPlan> Plan();
 
-  /// The changes if each rank splits its batch into `micro_batches`, if that is allowed
-  /// (TrainOptions::allow_batch_change): the values that are no longer those of the whole
-  /// batch, with the reasons. Errors: the model's.
+  /// Returns how results change if each rank splits its batch into `micro_batches`: the values that
+  /// no longer equal the whole batch's, with the reasons. Empty unless changes are allowed
+  /// (TrainOptions::allow_batch_change). Propagates errors of the model.
   Result<std::vector<BatchObstacle>> BatchChanges(int64_t micro_batches) const;
 
-  /// Plans only the step: the costs of other budgets, and the smallest that work.
+  /// Returns the planner of only the step, for the costs of other budgets and the smallest budgets
+  /// that work.
   StepPlanner& step() { return *step_; }
   const TrainingSpec& spec() const { return spec_; }
 
@@ -173,29 +174,30 @@ class TrainingPlanner {
   std::unique_ptr<StepPlanner> step_;
 };
 
-/// A model being trained: its programs over one arena, on one device.
+/// A training session: the programs of a model in one arena on one device.
 class Training {
  public:
-  /// Opens a session on `backend`, which must outlive this, with all programs of
-  /// `plan`. Errors: those of Session::Create.
+  /// Opens a session on `backend`, which must outlive the result, with all programs of `plan`.
+  /// Propagates errors of Session::Create.
   static Result<Training> Open(TrainingPlan plan, Backend& backend,
                                const SessionOptions& options = {});
 
   Training(Training&&) noexcept = default;
   Training& operator=(Training other) noexcept;
 
-  /// Initializes params and states by their Init; see Session::Initialize. A block of a
-  /// param gets that part of the whole's initial values, computed param by param.
+  /// Initializes params and states according to their Init, as Session::Initialize does. A shard of
+  /// a param has the corresponding initial values of the whole param, which are computed for one
+  /// param at a time.
   void Initialize(uint64_t seed);
 
-  /// The training step, and any program by name; null if there is none.
+  /// Return the training step, and any program by name, or null if there is none of that name.
   Runner& step() { return session_->front(); }
   Runner* Find(std::string_view name) { return session_->Find(name); }
 
   const TrainingPlan& plan() const { return plan_; }
   Session& session() { return *session_; }
   Backend& backend() { return session_->backend(); }
-  /// The chosen device and the reason, as text; empty if it was given.
+  /// Returns ChosenDevice::why if Train chose the device, and "" if the backend was given.
   const std::string& why() const { return why_; }
 
  private:
@@ -203,23 +205,23 @@ class Training {
   Training() = default;
 
   std::string why_;
-  // Absent if it was given. Declared before the session, so that it outlives it.
+  // Absent if the backend was given. Declared before the session, so that it outlives it.
   std::unique_ptr<Backend> owned_;
   TrainingPlan plan_;
   std::unique_ptr<Session> session_;
 };
 
-/// Plans, and opens a session on `backend`, which must outlive it. Errors: those of
-/// TrainingPlanner and Training::Open; kDevice for a budget that the device can never
-/// have.
+/// Plans a training, and opens it on `backend`, which must outlive the result. Propagates errors of
+/// TrainingPlanner and Training::Open. Returns kDevice if the device can never have the budget.
 Result<Training> Train(TrainingSpec spec, Backend& backend);
 
-/// As above, on a working device: a GPU, else the CPU (train/device.h). Errors also of
-/// OffloadFolder, which says where a step that offloads to disk keeps its file.
+/// Plans a training, and opens it on the device that ChooseDevice (train/device.h) selects: by
+/// default a working GPU, or the CPU if there is none. Also propagates errors of ChooseDevice, and
+/// of OffloadFolder, which determines the folder for values that are offloaded to disk.
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
 
-/// The inputs of a training step besides its batch: the learning rate "lr"; the number "step",
-/// by which some optimizers correct their moments; the "seed" of random ops; and those of
+/// The inputs of a training step other than its batch: the learning rate "lr", the number "step",
+/// with which some optimizers correct their moments, the "seed" of random ops, and the inputs of
 /// ParamGroups. A graph reads some of them.
 ///
 ///   const StepInputs inputs(training.step().graph());
@@ -230,22 +232,22 @@ class StepInputs {
     int64_t step = 1;  // counts from 1
     double lr = 0;
     int64_t seed = 1;
-    std::span<const double> of_groups = {};  // in the order of of_groups()
+    std::span<const double> of_groups = {};  // ordered like of_groups() below
   };
 
-  /// Writes nothing.
+  /// Creates an object that writes nothing.
   StepInputs() = default;
-  /// The inputs that `graph` reads.
+  /// Creates an object for the inputs that `graph` reads.
   explicit StepInputs(const Graph& graph);
 
-  /// Whether `input` is one of them, rather than a part of the batch.
+  /// Returns whether `input` is one of these inputs rather than an input of the batch.
   static bool Includes(const ValueInfo& input);
 
-  /// The inputs of ParamGroups, such as "lr:backbone", in the order of the graph.
+  /// Returns the inputs of ParamGroups, such as "lr:backbone", in the order of the graph.
   const std::vector<std::string>& of_groups() const { return of_groups_; }
 
-  /// Writes them to `runner`, a program of that graph. Errors: kInvalidArgument for another
-  /// number of values than of_groups(); those of Runner::Write.
+  /// Writes the inputs to `runner`, a program of that graph. Returns kInvalidArgument if
+  /// `values.of_groups` has another size than of_groups(). Propagates errors of Runner::Write.
   Status Write(Runner& runner, const Values& values) const;
 
  private:
