@@ -40,7 +40,7 @@ enum class EncoderActivation { kGeluErf, kGeluTanh, kRelu, kSilu, kTanh };
 struct EncoderNames {
   std::string_view family;        // config.json's "model_type"
   std::string_view architecture;  // without "ForSequenceClassification"
-  std::string_view prefix;        // "bert.", of all params but the head's
+  std::string_view prefix;        // prefix of params outside the head: "bert."
   // This name follows the prefix.
   std::string_view layers = "encoder.layer.";  // followed by the layer's index
   // These names follow the name of a layer and a dot.
@@ -57,18 +57,18 @@ struct EncoderNames {
   std::string_view head_out = "classifier.out_proj";
   EncoderActivation head_activation = EncoderActivation::kTanh;
   // Dropouts that only some families have.
-  bool drops_attention_out = true;  // after the layer `out`
-  bool drops_head_in = true;        // before head_dense
+  bool drops_attention_out = true;  // dropout follows the layer `out`
+  bool drops_head_in = true;        // dropout precedes head_dense
 };
 
 /// Dropout rates of a training step, in [0, 1).
 struct EncoderDropout {
   double hidden =
-      0;  // on the embeddings and on additions to the residual stream
-  /// On attention probabilities. If above 0, the probabilities are a value of the graph,
-  /// (B, heads, T, T). Otherwise attention does not store them.
+      0;  // rate for the embeddings and additions to the residual stream
+  /// The rate for attention probabilities. If it is above 0, the probabilities are a value of the
+  /// graph, (B, heads, T, T). Otherwise attention does not store them.
   double attention = 0;
-  double classifier = 0;  // on the inputs of the head's layers
+  double classifier = 0;  // rate for the inputs of the head's layers
 };
 
 /// Returns all families.
@@ -94,7 +94,7 @@ struct EncoderConfig {
   /// The width of the embeddings. 0 means `width`. Otherwise the layer "embeddings_project" maps
   /// them to `width`.
   int64_t embedding_width = 0;
-  /// The names of the labels, in the order of the logits. Empty if the head is unknown
+  /// The names of the labels, in the order of the logits. The list is empty if the head is unknown
   /// (nn/pretrained.h).
   std::vector<std::string> labels = {};
   EncoderDropout dropout = {};

@@ -46,7 +46,7 @@ Result<GgufMix> ParseGgufMix(std::string_view name);
 struct GgufMixFacts {
   int64_t layers = 1;
   bool tied_head = false;
-  /// Whether llama.cpp considers it a "70B" model, in which eight heads share keys and values.
+  /// True if llama.cpp considers it a "70B" model, in which eight heads share keys and values.
   bool is_70b = false;
 };
 GgufMixFacts MixFactsOf(const PublishedModel& model);

@@ -41,13 +41,13 @@ inline constexpr ImageShape kMlpImages = {
 /// [0, 10).
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options);
 
-// ResNet (He et al. 2016). The 3 x 3 convolution of a bottleneck has its stride.
+// ResNet (He et al. 2016). In a bottleneck block, the 3 x 3 convolution applies the stride.
 
 struct ResNetConfig {
   std::string name;
   std::array<int64_t, 4>
       blocks;  // blocks of each stage; the stages have 64, 128, 256 and 512 channels
-  bool bottleneck = false;  // three convolutions with 4 times the channels out
+  bool bottleneck = false;  // blocks of 3 convolutions, the last 4x as wide
 };
 
 ResNetConfig ResNet18();
@@ -110,7 +110,7 @@ Result<Graph> BuildVgg(const VggConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 
 // U-Net (Ronneberger et al. 2015), which classifies every pixel. Each encoder stage has two
-// convolutions, with half the image size and twice the channels of the stage before. Each decoder
+// convolutions, with half the image size and twice the channels of the previous stage. Each decoder
 // stage upsamples by a transposed convolution, concatenates the result with the encoder stage of
 // the same size, and applies two convolutions. Unlike in the paper, convolutions are padded and
 // followed by batch norm.

@@ -129,7 +129,7 @@ struct BatchNormOptions {
   /// normalizes by the running statistics.
   bool training = true;
   double eps = 1e-5;
-  double momentum = 0.1;  // weight of a batch in the running statistics
+  double momentum = 0.1;  // weight of a new batch, as in PyTorch
 };
 
 /// Normalizes each channel of x (N, C, ...), as PyTorch's BatchNorm does. Declares the params
@@ -267,7 +267,7 @@ struct GatedMlpOptions {
   bool side_by_side = false;  // one layer computes gate and up projection
   Init init = Init::Normal(0.02);
   Init down_init = Init::Normal(0.02);  // for the down projection
-  bool bias = false;                    // in all layers
+  bool bias = false;                    // all layers have a bias
   bool out_in = false;                  // LinearOptions::out_in
 };
 

@@ -9,7 +9,7 @@
 // rotary position embeddings (RoPE), and a gated feed-forward network. By default, norms are
 // RMSNorm and linear layers have no bias. LlamaFamilies() is the table of supported families. A
 // LlamaFamily holds the settings that all models of the family share, and describes how a model's
-// files specify the others. nn/pretrained.h reads the files. Adding a family takes one entry if
+// files specify the others. nn/pretrained.h reads the files. Adding a family requires one entry if
 // LlamaConfig has all of its settings.
 //
 // Params have the names of Hugging Face's models: "model.embed_tokens.weight"
@@ -82,9 +82,9 @@ struct LlamaNorms {
 
 /// The settings that may differ between the layers of a model.
 struct LlamaLayer {
-  bool has_window = true;   // whether LlamaConfig::window applies
-  bool turns = true;        // whether RoPE rotates queries and keys
-  bool has_experts = true;  // whether LlamaConfig::experts replaces the MLP
+  bool has_window = true;   // LlamaConfig::window applies
+  bool turns = true;        // RoPE rotates queries and keys
+  bool has_experts = true;  // LlamaConfig::experts replaces the MLP
 };
 
 struct LlamaConfig {
@@ -102,9 +102,9 @@ struct LlamaConfig {
   int64_t head_size = 0;  // elements of a head; 0 means width / heads
   /// The number of keys that a query attends to, up to and including its own. 0 means all.
   int64_t window = 0;
-  bool qkv_bias = false;  // in the projections to queries, keys and values
-  bool out_bias = false;  // in the output projection of attention
-  bool mlp_bias = false;  // in the feed-forward network
+  bool qkv_bias = false;  // query, key and value projections have biases
+  bool out_bias = false;  // the output projection of attention has a bias
+  bool mlp_bias = false;  // the feed-forward network has biases
   /// The number of leading elements of a head that RoPE rotates. 0 means all.
   int64_t rope_dims = 0;
   /// Divisors of the rotary frequencies, one for each rotated pair of elements
@@ -115,8 +115,8 @@ struct LlamaConfig {
   /// `rope_factors` apply at all lengths.
   std::vector<double> long_rope_factors = {};
   int64_t long_rope_from = 0;
-  /// The RoPE base of layers with a window, which then ignore the divisors. 0 means that these
-  /// layers do not differ from the others.
+  /// The RoPE base of layers with a window. These layers then ignore the divisors. 0 means that
+  /// they have the same RoPE as the others.
   double window_rope_base = 0;
   bool out_in = false;  // lays out the weights of linear layers as (out, in)
 
@@ -149,8 +149,8 @@ struct LlamaConfig {
 };
 
 /// Returns the graph of a Llama. Inputs, outputs, dropout and the chunking of logits are as for
-/// BuildGpt (nn/gpt.h). If `options.embedding` is set, the graph has no output layer, and the
-/// inputs and outputs that ModelOptions::embedding describes.
+/// BuildGpt (nn/gpt.h). If `options.embedding` is set, the graph has no output layer, and its
+/// inputs and outputs are as ModelOptions::embedding describes.
 ///
 /// Initial values are normal with standard deviation 0.02, except that the projections into the
 /// residual stream have 0.02 / sqrt(2 layers).
@@ -209,7 +209,8 @@ struct LlamaFamily {
   /// The default of "query_pre_attn_scalar". Attention scores are divided by its square root. 0
   /// means that the family does not have this setting.
   double query_scalar = 0;
-  bool has_caps = false;  // reads "attn_logit_softcapping" and "final_..."
+  /// Reads "attn_logit_softcapping" and "final_logit_softcapping".
+  bool has_caps = false;
   bool scales_embedding = false;  // multiplies the embedding by sqrt(width)
   double part_that_turns = 1;  // default fraction of a head that RoPE rotates
   WindowRule windows = WindowRule::kNone;

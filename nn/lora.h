@@ -14,15 +14,15 @@
 // The training step freezes params (TrainOptions::groups). Frozen params have neither gradients
 // nor optimizer states, and only values on the path of a gradient are saved.
 //
-// Names and layouts are those of Hugging Face's PEFT. The params of an adapter are
+// Names and layouts follow Hugging Face's PEFT. The params of an adapter are
 // "<layer>.lora_A.weight" (rank, in), initially uniform in +-1/sqrt(in), and
 // "<layer>.lora_B.weight" (out, rank), initially zeros. The adapter's initial output is thus zero.
 //
-// DoRA (Liu et al. 2024) also trains the norm of each output's weights. Let w be a row of
-// W + factor B A, and m its magnitude. The output is m w x / |w|, where |w| has no gradient. The
-// matrix W + factor B A is never computed. For a row w of W and the row b of B,
+// DoRA (Liu et al. 2024) also trains the norm of each output's weights. Let v be a row of
+// W + factor B A, and m its magnitude. The output is m v x / |v|, where |v| has no gradient. The
+// matrix W + factor B A is never computed. Instead, |v| follows from the rows w of W and b of B:
 //
-//   |w + factor b A|^2 = |w|^2 + b (2 factor A w + factor^2 A A^T b),
+//   |v|^2 = |w + factor b A|^2 = |w|^2 + b (2 factor A w + factor^2 A A^T b),
 //
 // where |w|^2 of the frozen W is a frozen param, "<layer>.lora_squared_norm" (out), and A W^T
 // (rank, out) is one additional matmul by W, quantized or not. The magnitudes are
@@ -62,7 +62,7 @@ struct LoraRules {
   /// Dropout of an adapter's input, in [0, 1). If above 0, the graph has the inputs "seed" and
   /// "step" (nn/model_options.h). Must be 0 for graphs that do not train.
   double dropout = 0;
-  /// Uses DoRA. With dropout, a layer is W x + (m / |w| - 1) W x' + m / |w| factor B A x', as in
+  /// Uses DoRA. With dropout, a layer is W x + (m / |v| - 1) W x' + m / |v| factor B A x', as in
   /// PEFT, where x' = dropout(x). It then has two matmuls by W.
   bool dora = false;
   /// The layers to adapt, as PEFT's target_modules. A target is the name of a layer, the last
@@ -75,13 +75,13 @@ struct LoraRules {
 /// Returns the scale of an adapter's output.
 double LoraFactor(const LoraRules& rules);
 
-/// Returns `graph` with an adapter for every matmul by a target. The result of the matmul keeps its
-/// name, and the adapted result is called "<name>.adapted". If the result is an output of the
-/// graph, the adapted result has its name, and the matmul's is called "<name>.base". The params of
-/// the adapters follow all others. Returns the errors of Lora, and kInvalidArgument if a target
-/// matches no matrix of the graph, if a node other than a matmul reads the matrix, if it is the
-/// first operand of a matmul or the matmul transposes its first operand, or if the dropout is
-/// outside [0, 1). O(params * targets).
+/// Returns `graph` with an adapter for every matmul whose second operand is a target. The result of
+/// the matmul keeps its name, and the adapted result is called "<name>.adapted". If the result is
+/// an output of the graph, the adapted result has its name, and the matmul's is called
+/// "<name>.base". The params of the adapters follow all others. Returns the errors of Lora, and
+/// kInvalidArgument if a target matches no matrix of the graph, if a node other than a matmul reads
+/// the matrix, if it is the first operand of a matmul or the matmul transposes its first operand,
+/// or if the dropout is outside [0, 1). O(params * targets).
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
 
 /// The names of an adapter's params.

@@ -48,8 +48,8 @@ struct BceOptions {
   double positive_weight = 1;  // PyTorch's pos_weight
   Reduction reduction = Reduction::kMean;
 };
-/// Returns the binary cross-entropy of sigmoid(logits) for targets in [0, 1]. Numerically stable
-/// for logits of any magnitude.
+/// Returns the binary cross-entropy of sigmoid(logits) for targets in [0, 1]. It is numerically
+/// stable for logits of any magnitude.
 Value BceWithLogits(Value logits, Value targets, const BceOptions& options = {},
                     STOWAGE_LOC);
 
@@ -94,8 +94,8 @@ struct ClassLossOptions {
 Value NllLoss(Value log_probabilities, Value labels,
               const ClassLossOptions& options = {}, STOWAGE_LOC);
 
-/// Returns the cross-entropy of softmax(logits), with all options; otherwise like NllLoss. Without
-/// options, the op CrossEntropy computes the same value and uses less memory.
+/// Returns the cross-entropy of softmax(logits), with all options. Labels and errors are as for
+/// NllLoss. Without options, the op CrossEntropy computes the same value and uses less memory.
 Value ClassCrossEntropy(Value logits, Value labels,
                         const ClassLossOptions& options, STOWAGE_LOC);
 

@@ -27,8 +27,8 @@ enum class ModelPurpose {
 };
 
 struct ModelOptions {
-  std::optional<int64_t> batch = {};  // by default, the model's
-  std::optional<int64_t> seq = {};    // likewise; only for sequence models
+  std::optional<int64_t> batch = {};  // if absent, the model's default
+  std::optional<int64_t> seq = {};    // the same, for sequence models only
   /// The type of params and activations. With f16 and bf16, losses, row statistics and the
   /// optimizer's moments are f32.
   DType dtype = DType::kF32;
@@ -36,19 +36,19 @@ struct ModelOptions {
   /// Functions with a config parameter, as in nn/gpt.h, ignore it.
   std::optional<int64_t> vocabulary = {};
   /// The number of rows of logits that the loss computes at a time. 0 means all rows, with the
-  /// logits as a value of the graph. If absent, it is the model's default. Only for sequence
-  /// models.
+  /// logits as a value of the graph. If absent, it is the model's default. This option
+  /// is only for sequence models.
   std::optional<int64_t> logit_chunk = {};
   /// Adds a weight for the loss of each token. A graph that trains or evaluates has an additional
   /// input, "target_weights" (batch, seq), which is f64 if `dtype` is f64, and f32 otherwise. Its
-  /// loss is the mean over all tokens of loss times weight. Only for sequence models. Their logits
-  /// are then computed in chunks, by default in a single chunk of all rows.
+  /// loss is the mean over all tokens of loss times weight. Logits are then computed in chunks, by
+  /// default in a single chunk of all rows. This option is only for sequence models.
   bool weighted_targets = false;
   /// Packs several texts into each sequence; the texts do not attend to each other. A graph that
   /// trains or evaluates has an additional input, "segments" (batch, 2, seq), i32, as
   /// AttentionOptions::segments. A model with learned positions also has the input "positions"
-  /// (batch, seq), i32, the position of each token in its text. Only for text models with
-  /// attention.
+  /// (batch, seq), i32, the position of each token in its text. This option is only for text
+  /// models with attention.
   bool packed = false;
   /// Trains by preference optimization: an example is a chosen and a rejected sequence. A graph
   /// that trains or evaluates has the inputs "tokens", "targets" and "target_weights",
@@ -57,7 +57,7 @@ struct ModelOptions {
   /// the weights: "reference_log_probs" (batch, 2) if HasReference, "nll_weights" (batch, seq) of
   /// the chosen sequence for ORPO, and "sides" (batch) for KTO. The loss is the mean over
   /// examples. Evaluation has the additional outputs "log_probs" (batch, 2), "losses" (batch) and
-  /// "margins" (batch). Only for sequence models with chunked logits, and not together with
+  /// "margins" (batch). This option is only for sequence models with chunked logits, and excludes
   /// weighted_targets.
   std::optional<PreferenceRules> preference = {};
   /// Embeds texts: an example is a query and EmbeddingRules::documents. The graph has the inputs
@@ -65,16 +65,18 @@ struct ModelOptions {
   /// (batch, 1 + documents) with values in [1, seq]. Tokens after a text's length are padding. For
   /// training, the output is "loss" (InfoNce). Otherwise it is "embeddings"
   /// (batch, 1 + documents, width), which is f64 if `dtype` is f64, and f32 otherwise. Embeddings
-  /// are normalized if the similarity is the cosine. Only for encoders (nn/encoder.h) and
-  /// nn/llama.h, which then have no head. Excludes the options for predicting tokens.
+  /// are normalized if the similarity is the cosine. This option is only for encoders
+  /// (nn/encoder.h) and the decoders of nn/llama.h, which then have no head. It excludes the
+  /// options for predicting tokens.
   std::optional<EmbeddingRules> embedding = {};
-  /// The maximum length of generated texts, at least `seq`; only for generation by text models.
-  /// Each run reads the next `seq` tokens and continues from caches (KvCache, nn/layers.h). Its
-  /// logits are the last token's, (batch, vocabulary). A model with attention has an additional
+  /// The maximum length of generated texts, at least `seq`. It is only for generation by text
+  /// models. Each run reads the next `seq` tokens and continues from caches (KvCache, nn/layers.h).
+  /// Its logits are the last token's, (batch, vocabulary). A model with attention has an additional
   /// input, the i32 scalar "position", the number of tokens that earlier runs read. If absent, a
   /// run reads whole texts of `seq` tokens and outputs the logits of each token.
   std::optional<int64_t> cache = {};
-  /// The images of a classifier. If absent, they are the model's default. Only for image models.
+  /// The images of a classifier. If absent, they are the model's default. This option is only for
+  /// image models.
   std::optional<ImageShape> images = {};
   /// Dropout probability in [0, 1). If above 0, a graph for training has the inputs "seed" and
   /// "step", i64 scalars.

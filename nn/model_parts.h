@@ -41,11 +41,11 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
 
 struct Text {
   Value tokens;         // i32 (B, T), or (2 B, T) for preference pairs
-  Value targets;        // of the same shape; absent for generation
-  Value weights;        // of the targets, with weighted_targets or pairs
+  Value targets;        // i32, of the same shape; absent for generation
+  Value weights;        // weights of the targets, if there are any
   Value segments = {};  // if packed
-  /// For preference pairs: "reference_log_probs", "nll_weights" and "sides", if the objective uses
-  /// them.
+  /// The inputs "reference_log_probs", "nll_weights" and "sides" of preference pairs, if the
+  /// objective uses them.
   Value reference, nll_weights, sides;
 };
 /// Declares the inputs "tokens" and, except for generation, "targets" and the related inputs of

@@ -37,7 +37,7 @@ struct TrainingDefaults {
   double decay = 0;
   int64_t steps = 0;
   LearningRateSchedule schedule =
-      {};  // over `steps`; `peak` is the learning rate
+      {};  // a schedule over `steps`, whose peak is the learning rate
 };
 
 struct ModelInfo {

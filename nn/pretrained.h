@@ -42,7 +42,7 @@
 namespace stowage {
 
 /// Returns the number of rows of a param for reading. A vector has one row per element. Other
-/// shapes have as many rows as the product of all dimensions but the last.
+/// shapes have a number of rows that is the product of all dimensions but the last.
 int64_t RowsOf(const Shape& shape);
 
 /// Returns a list of names for messages: "a", "b", "c", "d", "e" and 3 more.
@@ -50,7 +50,7 @@ std::string Named(std::span<const std::string> names);
 
 /// Options for an encoder that classifies texts.
 struct ClassifierOptions {
-  /// The names of the labels, in the order of the logits. If empty, the labels of the file.
+  /// The names of the labels, in the order of the logits. If empty, the labels are the file's.
   std::vector<std::string> labels = {};
   /// These replace the dropout rates of config.json.
   std::optional<double> hidden_dropout = {};
@@ -68,7 +68,7 @@ struct EmbedderOptions {
 struct PretrainedParam {
   std::string name;
   Shape shape;
-  /// Indices in WeightsFile::tensors(): of the param's tensor, or of one tensor per expert, in
+  /// The indices in WeightsFile::tensors() of the param's tensor, or of one tensor per expert, in
   /// order.
   std::vector<size_t> tensors = {};
   GgufRows in_file = {};  // the order of rows in a GGUF file
@@ -132,7 +132,7 @@ class PretrainedModel {
   /// head that predicts tokens. For a model that embeds texts, they belong to any head.
   const std::vector<std::string>& unread() const { return unread_; }
   /// Returns the unread tensors that belong to the model without a head, such as BERT's pooler.
-  /// Empty unless the model embeds texts.
+  /// The result is empty unless the model embeds texts.
   std::vector<const WeightTensor*> kept() const;
   /// Returns the param's first tensor. Its other tensors have the same type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {

@@ -6,10 +6,10 @@
 //   Result<PublishedModel> model = DescribeModel(*WeightsFile::Open("Qwen2.5-0.5B"));
 //   std::get<LlamaConfig>(model->config).kv_heads == 2
 //
-// The families are the families of nn/llama.h and, if there is a config.json, GPT-2 and the
-// encoders of nn/encoder.h. An encoder without a classification head has no labels. A setting that
-// the models here do not support, such as another activation or RoPE scaling, is never ignored; it
-// results in an error that names it.
+// All families of nn/llama.h are supported. If there is a config.json, GPT-2 and the encoders
+// of nn/encoder.h are also supported. An encoder without a classification head has no labels. A
+// setting that the models here do not support, such as another activation or RoPE scaling, is never
+// ignored; it results in an error that names it.
 
 #include <string>
 #include <variant>
@@ -24,13 +24,13 @@ namespace stowage {
 
 struct PublishedModel {
   std::string family;  // LlamaFamily::name, "gpt2" or EncoderNames::family
-  /// The name in the config is the family. The weights of a Llama are laid out (out, in), as in the
+  /// The config is named after the family. The weights of a Llama are laid out (out, in), as in the
   /// files.
   std::variant<LlamaConfig, GptConfig, EncoderConfig> config;
-  /// Whether the model is a decoder without a head, such as "Qwen3Model".
+  /// True if the model is a decoder without a head, such as "Qwen3Model".
   bool is_bare = false;
   /// The dropouts in config.json, which graphs of language models ignore, such as "attn_pdrop 0.1,
-  /// resid_pdrop 0.1". Empty if there are none.
+  /// resid_pdrop 0.1". The string is empty if there are none.
   std::string dropouts = {};
 };
 

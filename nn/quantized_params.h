@@ -3,7 +3,7 @@
 
 // Converts graphs to read quantized frozen matrices. Some params of a floating-point graph become
 // bytes in rows of blocks (ir/weight_type.h), as in their file, and the nodes that read them
-// dequantize. The base model of adapters then uses no more memory than its file.
+// dequantize them. The base model of adapters then uses no more memory than its file.
 //
 //   Result<Graph> graph = WithQuantizedParams(
 //       *adapted, {{"model.embed_tokens.weight", WeightType::kQ8_0}, ...});

@@ -6,7 +6,7 @@
 // hidden state. The steps of an LSTM are one op (LstmSequence), and the steps of a GRU are a loop
 // (ir/control_flow.h), so the number of nodes does not depend on the sequence length.
 //
-// Names and layouts of params are those of PyTorch's nn.LSTM and nn.GRU. Layer k has
+// Names and layouts of params follow PyTorch's nn.LSTM and nn.GRU. Layer k has
 // "<name>.weight_ih_l<k>" (gates * H, in), "<name>.weight_hh_l<k>" (gates * H, H),
 // "<name>.bias_ih_l<k>" and "<name>.bias_hh_l<k>" (gates * H). All are initially uniform in
 // +-1/sqrt(H).
@@ -46,7 +46,7 @@ struct LstmResults {
 /// Applies LSTM layers with H = `hidden` units (Hochreiter & Schmidhuber 1997, with forget gates)
 /// to x (B, T, in). The order of the gates is i, f, g, o:
 /// c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
-/// Records an error if `x` is not a floating-point (B, T, in), if hidden or layers is below 1, or
+/// Records an error if `x` is not floating-point of rank 3, if hidden or layers is below 1, or
 /// if the initial states are of another number of layers or another type than (B, H).
 LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
                  const LstmOptions& options = {},

@@ -8,7 +8,7 @@
 // queries and keys (Peng et al. 2023). LongRoPE has a separate factor for each pair, found by
 // search (Ding et al. 2024). The formulas are from Hugging Face's modeling_rope_utils.py.
 //
-// The op `rope` is configured by a base only. The functions here instead add cosines and sines to
+// The op `rope` has no scaling. The functions here instead add cosines and sines to
 // the graph as constants, computed in double precision.
 //
 //   const std::vector<double> factors = Llama3RopeFactors(128, 500000, {});

@@ -39,8 +39,8 @@ struct LearningRateSchedule {
   /// the warm-up, and kConstant ignores it.
   double final_factor = 1;
   ScheduleKind kind = ScheduleKind::kCosine;
-  double power = 1;          // for kPolynomial
-  double decay_share = 0.2;  // for kWsd: fraction of the steps that decay
+  double power = 1;          // exponent of kPolynomial
+  double decay_share = 0.2;  // fraction of steps that kWsd decays in
 
   /// Returns the rate of `step`, which counts from 1, in a run of `steps` steps. Steps after the
   /// last one have its rate. The warm-up of kWsd starts from the final rate, others from 0. If the

@@ -35,7 +35,7 @@ struct DeviceFlags {
   std::string choice_folder = {};
   /// Called with the reason if an autotune cache cannot be written (CpuOptions::note).
   std::function<void(const std::string&)> note = {};
-  /// The collectives of this rank. Null if there is only one rank.
+  /// The collectives of this rank, or null if there is only one rank.
   Collectives* collectives = nullptr;
   /// The index of this rank on its host, which selects its GPU.
   int local_rank = 0;
@@ -54,7 +54,7 @@ Result<std::string> OffloadFolder(OffloadChoice choice,
 struct ChosenDevice {
   std::unique_ptr<Backend> backend;
   std::string
-      why;  // a line with the device, and why "auto" chose a CPU; empty for "cpu"
+      why;  // names the device, and why "auto" chose a CPU; empty if "cpu" was given
 };
 
 /// Returns the device named `flags.name`. "auto" is a GPU if one works, and the CPU otherwise. With

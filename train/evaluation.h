@@ -5,7 +5,7 @@
 //
 // Metrics (accuracy, F1, intersection over union) are defined as in scikit-learn. An evaluation
 // program outputs three integers for each label, and the host counts them by class. Neither logits
-// nor a confusion matrix are stored. The labels may be labels of examples, pixels or tokens.
+// nor a confusion matrix are stored. Examples, pixels or tokens may have labels.
 //
 //   ProgramSpec evaluate{.name = "evaluate", .batch = 64};
 //   evaluate.model = [](int64_t batch) {
@@ -15,7 +15,7 @@
 //   ...
 //   ClassCounts counts(/*classes=*/10);
 //   for (const Batch& batch : validation_set) {
-//     ... write the batch, take the step, read the three outputs ...
+//     ... write the batch, run the step, read the three outputs ...
 //     counts.Add(predictions, label_classes, label_ranks);
 //   }
 //   double f1 = counts.Value(Metric::kF1Macro);
@@ -41,7 +41,7 @@ namespace stowage {
 
 enum class Metric : uint8_t {
   kAccuracy,  // fraction of labels that are predicted
-  kTop5,      // fraction of labels whose logit at most four logits exceed
+  kTop5,      // fraction of labels whose logit is among the 5 largest
   kF1Macro,   // mean over classes of F1 = 2 TP / (2 TP + FP + FN)
   kF1Micro,   // F1 of the summed counts, which here equals the accuracy
   kMeanIou,   // mean over classes of TP / (TP + FP + FN)

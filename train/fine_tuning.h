@@ -102,7 +102,8 @@ class FineTuning {
   /// Returns the initial adapters of PiSSA, or null without PiSSA.
   PissaStarts* pissa() const { return pissa_.get(); }
 
-  /// Returns the param groups: the head of a classifier, then LoraGroups. Empty without adapters.
+  /// Returns the param groups: the head of a classifier, then LoraGroups. The
+  /// result is empty without adapters.
   std::vector<ParamGroup> groups() const;
 
   /// Sets the base's params of `runner` to the file's weights, and adapters to the initial values
@@ -112,8 +113,8 @@ class FineTuning {
   Status LoadBase(Runner& runner) const;
 
   /// Returns what checkpoints of adapters omit: the params of the base. The base is identified by
-  /// the content of its files, which this function reads. Empty if every weight is trained. Returns
-  /// kIo if reading fails.
+  /// the content of its files, which this function reads. The result is empty if every weight is
+  /// trained. Returns kIo if reading fails.
   Result<CheckpointBase> BaseOfCheckpoints() const;
 
   /// Returns whether `param` is trained.

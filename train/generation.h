@@ -73,9 +73,9 @@ struct GenerationOptions {
 
 class Generator {
  public:
-  /// Creates a generator. The programs must have batch 1 and outlive it. `prefill` may be null. If
-  /// other code runs the programs between calls, the next call reads the text into the caches
-  /// from its start.
+  /// Creates a generator. The programs must have batch 1 and outlive it. `prefill` may be null.
+  /// Other code may run the programs between calls. The next call then reads the whole text into
+  /// the caches.
   Generator(Runner& generate, Runner* prefill);
 
   /// Returns the continuation of `text`, which must not be empty. A prefix that the caches hold

@@ -50,9 +50,9 @@ class GgufExport {
 
   /// Writes the file with all threads of the machine. Each tensor is processed a few rows at a
   /// time, except that a tensor that GGUF stores transposed is processed whole. `tuning` must be
-  /// the tuning that was given to Plan. Errors name the tensor, and the file is then unchanged.
-  /// Returns kNotFinite if a weight is NaN or infinite, kInvalidArgument if a weight is too large
-  /// for its type, and kIo if writing fails.
+  /// the tuning that was given to Plan. Returns kNotFinite, naming the tensor, if a weight is NaN
+  /// or infinite, kInvalidArgument, naming the tensor, if a weight is too large for its type, and
+  /// kIo if writing fails. On an error, the file is unchanged.
   Status Write(const FineTuning& tuning, const Runner& runner,
                const OutputFile& file) const;
 

@@ -44,7 +44,7 @@ class MergedRows {
   bool is_adapted() const { return lora_.rank > 0; }
 
   /// Reads rows from `first` on until `to` is full. The rows of a vector are its elements. The
-  /// preconditions are those of PretrainedModel::ReadFloats. Returns kIo if reading fails.
+  /// preconditions of PretrainedModel::ReadFloats apply. Returns kIo if reading fails.
   Status Read(int64_t first, std::span<float> to) const;
 
  private:

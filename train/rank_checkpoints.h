@@ -68,8 +68,8 @@ class WholeValues {
   static Result<WholeValues> Make(const Graph& step, Backend& backend,
                                   Collectives& collectives);
 
-  /// Returns a session whose program has these params and states and no ops. Null on all ranks but
-  /// rank 0.
+  /// Returns a session whose program has these params and states and no ops. The
+  /// result is null on all ranks but rank 0.
   Session* session() { return session_.get(); }
 
   /// Gathers the values of the `step` of all ranks. Propagates errors of Runner::ReadBytes. Returns

@@ -81,8 +81,8 @@ struct RunSpec {
 /// evaluation uses them.
 struct Evaluation {
   double loss = 0;
-  std::optional<double> accuracy = {};  // of a classifier, in [0, 1]
-  /// Other metrics, by name (train/evaluation.h).
+  std::optional<double> accuracy = {};  // accuracy of a classifier, in [0, 1]
+  /// Names and values of other metrics (train/evaluation.h).
   std::vector<std::pair<std::string_view, double>> metrics = {};
 };
 
@@ -104,9 +104,9 @@ struct RunFigures {
   std::optional<double> loss;  // loss of the last step that was not skipped
   int64_t steps = 0;
   int64_t skipped = 0;
-  /// Heap allocations during steps. Absent if the observer does not count them.
+  /// Heap allocations during steps, or nullopt if the observer does not count them.
   std::optional<int64_t> heap_allocations = 0;
-  int64_t bytes_sent = 0;  // from this rank to others, during steps
+  int64_t bytes_sent = 0;  // sent from this rank to others during steps
 };
 
 /// Provides the examples of a run.
@@ -122,7 +122,7 @@ class RunData {
   virtual Status WriteBatch(Runner& step, int64_t number) = 0;
   /// Returns the number of tokens or examples in a batch of that shape. 0 means unknown.
   virtual int64_t tokens_per_step(size_t /*shape*/) const { return 0; }
-  /// Returns whether there is a validation set.
+  /// Returns whether there is a validation set, which is held out of training.
   virtual bool has_held_out() const { return false; }
   /// Evaluates the validation set. Returns nullopt if a stop interrupts it.
   virtual Result<std::optional<Evaluation>> Evaluate(Training& /*training*/) {
@@ -199,11 +199,12 @@ struct RunStart {
 struct RunResult {
   int64_t last_step = 0;
   int stopped = 0;           // result of StopAsked that ended the run, or 0
-  bool stops_early = false;  // whether RunSpec::patience ended the run
+  bool stops_early = false;  // RunSpec::patience ended the run
   std::optional<Evaluation> evaluation = {};
   EvaluationHistory history = {};
   RunFigures figures = {};
-  /// The status of the checkpoint after the last step. An error leaves the run complete.
+  /// The status of the checkpoint after the last step. If it is an error, the run is complete all
+  /// the same.
   Status saved = {};
 };
 

@@ -25,11 +25,11 @@
 namespace stowage {
 
 struct SentenceTransformer {
-  /// The pooling. Absent if the model has no modules.json.
+  /// The pooling, or nullopt if the model has no modules.json.
   std::optional<Pooling> pooling = {};
   bool pools_prompts =
-      true;  // "include_prompt": whether tokens of prompts are pooled
-  bool normalizes = false;  // whether a Normalize module follows
+      true;  // "include_prompt": the tokens of prompts are also pooled
+  bool normalizes = false;  // a Normalize module follows the pooling
   Similarity similarity = Similarity::kCosine;
   std::optional<int64_t> max_seq = {};  // "max_seq_length"
   std::map<std::string, std::string> prompts = {};

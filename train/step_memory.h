@@ -2,7 +2,7 @@
 #define STOWAGE_TRAIN_STEP_MEMORY_H_
 
 // Measures the memory of training steps: the bytes that a step needs for its params, and the
-// largest batch, sequence or number of ranks whose step fits a budget. No step is run; the results
+// largest batch, sequence length or LoRA rank whose step fits a budget. No step is run. The results
 // follow from plans.
 //
 //   const ParamBytes bytes = MeasureParamBytes(step.graph, step.plan);
@@ -44,7 +44,7 @@ struct Largest {
 
   int64_t value = 0;
   Bytes need = 0;  // the smallest budget that `value` fits
-  /// The next multiple, which does not fit. Absent if it exceeds LargestOptions::most.
+  /// The next multiple, which does not fit, or nullopt if it exceeds LargestOptions::most.
   std::optional<Above> above = {};
   int plans = 0;  // number of calls of `need_of`
 };

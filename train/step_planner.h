@@ -39,7 +39,7 @@ struct StepQuestion {
   std::optional<Bytes> budget = {};
   /// Measured times of ops. If present, the cost of optimizations is time (FitOptions::cost).
   std::optional<OpTimes> op_times = {};
-  /// The cache. Not used if the packer has a deadline or `fit` has a custom cost.
+  /// The cache. It is not used if the packer has a deadline or `fit` has a custom cost.
   std::optional<PlanCache> cache = {};
 };
 

@@ -67,8 +67,8 @@ struct ProgramSpec {
 struct ShapeSpec {
   std::string name;  // name of its runner
   ModelFn model;     // the model for this shape, with the same params
-  /// Examples per step, of all ranks together. If absent, TrainingSpec::batch. At most this number
-  /// of micro-batches is used.
+  /// Examples per step, of all ranks together. If absent, TrainingSpec::batch applies. At most this
+  /// number of micro-batches is used.
   std::optional<int64_t> batch = {};
 };
 
@@ -119,7 +119,7 @@ struct PlannedShape {
 struct TrainingPlan {
   FittedStep step;
   std::vector<PlannedShape> shapes = {};
-  std::vector<PlannedProgram> programs = {};  // in addition to the step
+  std::vector<PlannedProgram> programs = {};  // additional programs
   CacheUse cache = CacheUse::kOff;            // how `step` used the cache
   std::string cache_note = {};                // errors of cache entries
   /// The params that are sharded across ranks, as declared by the model.
@@ -154,8 +154,8 @@ class TrainingPlanner {
   Result<TrainingPlan> Plan();
 
   /// Returns how results change if each rank splits its batch into `micro_batches`: the values that
-  /// no longer equal the whole batch's, with the reasons. Empty unless changes are allowed
-  /// (TrainOptions::allow_batch_change). Propagates errors of the model.
+  /// no longer equal the whole batch's, with the reasons. The result is empty unless changes are
+  /// allowed (TrainOptions::allow_batch_change). Propagates errors of the model.
   Result<std::vector<BatchObstacle>> BatchChanges(int64_t micro_batches) const;
 
   /// Returns the planner of only the step, for the costs of other budgets and the smallest budgets
@@ -205,7 +205,7 @@ class Training {
   Training() = default;
 
   std::string why_;
-  // Absent if the backend was given. Declared before the session, so that it outlives it.
+  // Null if the backend was given. It is declared before the session, so it outlives the session.
   std::unique_ptr<Backend> owned_;
   TrainingPlan plan_;
   std::unique_ptr<Session> session_;
