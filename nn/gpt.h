@@ -48,7 +48,8 @@ struct GptConfig {
 /// chunks (FinishText in nn/model_parts.h).
 ///
 /// Returns kInvalidArgument if a size of `config` is below 1 or the heads do not divide the width.
-/// Propagates errors of CheckTextModelOptions, for example if `seq` is absent or above `max_seq`.
+/// Propagates errors of CheckTextModelOptions, for example if `seq` is absent or above `max_seq`,
+/// and of CheckNoEmbedding.
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 
