@@ -1,10 +1,11 @@
 #ifndef STOWAGE_CPU_BLOCKING_H_
 #define STOWAGE_CPU_BLOCKING_H_
 
-// The blocking of a matmul: the width of its strips of columns, the rows of its tasks, and
-// whether a contiguous strip of the second operand is packed; and the autotuner that
-// measures which blocking is the fastest for a shape on this processor. A blocking never
-// changes a bit of the result: every element is the same chain of multiply-adds.
+// Finds the fastest blocking of each matmul on this processor. A Blocking is the width of the
+// strips of columns, the number of rows per task, and whether contiguous strips of the second
+// operand are packed. The autotuner measures which blocking is the fastest for a shape. A
+// blocking never changes a bit of the result, because each element is the same chain of
+// multiply-adds.
 //
 //   BlockingAutotuner autotuner = BlockingAutotuner::Open(folder, "AVX2");
 //   const Blocking blocking = autotuner.Choose(trial, pool);
@@ -30,57 +31,65 @@
 namespace stowage::cpu {
 
 struct Blocking {
-  int strip = 0;          // registers of a strip of columns; 0: kStripVecs
-  int64_t task_rows = 0;  // the most rows of a task; 0: RowsPerTask
-  bool packs = true;      // packs strips of contiguous rows, too
+  // The number of registers in a strip of columns. 0 means kStripVecs.
+  int strip = 0;
+  // The maximum number of rows in a task. 0 means RowsPerTask.
+  int64_t task_rows = 0;
+  // If true, strips of contiguous rows are also packed.
+  bool packs = true;
 
   friend bool operator==(const Blocking&, const Blocking&) = default;
 };
 
-/// Determines a blocking: the size of an element, threads, sizes, strides.
+/// The numbers that determine a blocking: the element size, the number of threads, sizes and
+/// strides.
 inline constexpr size_t kBlockingKeyNumbers = 9;
 using BlockingKey = std::array<int64_t, kBlockingKeyNumbers>;
 
-/// A matmul, or a part of a large one, on its own memory.
+/// A matmul, or a segment of a large one, that runs on its own memory.
 struct BlockingTrial {
   BlockingKey key = {};
-  std::vector<Blocking> candidates;  // at least two, the default first
-  Bytes bytes = 0;                   // of memory, aligned to a cache line
+  // At least two. The default comes first.
+  std::vector<Blocking> candidates;
+  // The memory size, aligned to a cache line.
+  Bytes bytes = 0;
   std::function<void(std::byte* memory, const Blocking&, ThreadPool&)> run;
 };
 
-/// The memory limit of a trial; shapes that need more use the default.
+/// The memory limit of a trial. Shapes that need more use the default blocking.
 inline constexpr Bytes kMaxTrialBytes = Bytes{16} << 20;
-/// The most multiply-adds of one run of a trial per thread: two thirds of a millisecond at
-/// 50 per nanosecond and core.
+/// The maximum number of multiply-adds per thread in one run of a trial. At 50 per nanosecond
+/// and core, they take two thirds of a millisecond.
 inline constexpr int64_t kTrialWork = int64_t{1} << 25;
-/// With fewer multiply-adds, noise exceeds the differences between candidates.
+/// The minimum number of multiply-adds of a trial. Below it, noise exceeds the differences
+/// between candidates.
 inline constexpr int64_t kMinTrialWork = int64_t{1} << 20;
 
-/// Times the candidates of a shape when it is first bound, and keeps the fastest in a file
+/// Times the candidates of a shape when the shape is first bound. The fastest is kept in a file
 /// for one processor, one vector extension and one version of the loops
-/// (runtime/autotune_cache.h). If the file cannot be read or written, shapes are timed for
-/// this autotuner only.
+/// (runtime/autotune_cache.h). If the file cannot be read or written, results are kept only in
+/// this autotuner.
 class BlockingAutotuner {
  public:
-  /// The seconds that a call of its argument takes.
+  /// Returns the time in seconds that a call of its argument takes.
   using Stopwatch = std::function<double(const std::function<void()>&)>;
-  /// The stopwatch by the system's clock.
+  /// A Stopwatch that uses the system clock.
   static double Seconds(const std::function<void()>& run);
 
-  /// Reads the file of `folder`, which need not exist, for kernels that use the vector
-  /// extension `vectors` (KernelTable).
+  /// Reads the file in `folder`, which need not exist. `vectors` is the vector extension that
+  /// the kernels use (see KernelTable).
   static BlockingAutotuner Open(const std::string& folder,
                                 std::string_view vectors,
                                 Stopwatch stopwatch = Seconds);
 
-  /// The blocking chosen earlier for the trial's key, or that of the file if it is among the
-  /// candidates, or else the fastest candidate, which is then kept. Allocates and frees the
-  /// trial's memory; if it cannot, returns the default. Takes some runs of the trial per
-  /// candidate.
+  /// Returns the blocking of the trial's key. Uses the blocking chosen earlier, or the blocking
+  /// in the file if it is among the candidates. Otherwise times the candidates and keeps the
+  /// fastest. Allocates and frees the trial's memory, and returns the default if the allocation
+  /// fails. The timing takes a few runs of the trial per candidate.
   Blocking Choose(const BlockingTrial& trial, ThreadPool& pool);
 
-  /// Why choices are not kept, in one line; empty if they are.
+  /// Returns a line that explains why results are not kept in the file, or an empty string if
+  /// they are.
   const std::string& note() const { return note_; }
 
  private:
@@ -88,12 +97,13 @@ class BlockingAutotuner {
       : stopwatch_(std::move(stopwatch)) {}
 
   std::optional<Blocking> Kept(const BlockingTrial& trial) const;
-  // None if there is no memory for the trial.
+  // Returns nullopt if the trial's memory cannot be allocated.
   std::optional<Blocking> Fastest(const BlockingTrial& trial,
                                   ThreadPool& pool) const;
   void Keep(const BlockingTrial& trial, const Blocking& blocking);
 
-  std::optional<AutotuneCache> kept_;  // none if it cannot be read or written
+  // Empty if the file cannot be read or written.
+  std::optional<AutotuneCache> kept_;
   std::map<BlockingKey, Blocking> chosen_;
   std::string note_;
   Stopwatch stopwatch_;

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_CPU_H_
 #define STOWAGE_CPU_CPU_H_
 
-// The package's umbrella header: the CPU backend, its targets, and kernels for custom ops
+// The umbrella header of the package: the CPU backend, its targets, and kernels for custom ops
 // (ir/op_def.h).
 //
 //   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});

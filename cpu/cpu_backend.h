@@ -1,9 +1,10 @@
 #ifndef STOWAGE_CPU_CPU_BACKEND_H_
 #define STOWAGE_CPU_CPU_BACKEND_H_
 
-// The default backend: kernels on Eigen's vector packets and a thread pool. Work is divided
-// by shape, never by thread count, so results are bit-identical for any number of threads.
-// A step allocates nothing: the plan provides the kernels' scratch.
+// Provides the default backend, which runs kernels on a thread pool with Eigen's vector
+// packets. Work is divided by shape, never by thread count, so results are bit-identical for
+// any number of threads. A step allocates nothing, because the plan provides the kernels'
+// scratch.
 //
 //   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 
@@ -16,26 +17,28 @@
 namespace stowage {
 
 struct CpuOptions {
-  int threads = 0;  // including the caller's; 0: one per hardware thread
-  /// Checks every result for NaN and infinity, and ends the step with kNonFinite at the
-  /// first. Slow; for debugging.
+  // The number of threads, including the caller's. 0 means one per hardware thread.
+  int threads = 0;
+  /// Checks every result for NaN and infinity. The first one found ends the step with
+  /// kNonFinite. This is slow and intended for debugging.
   bool check = false;
-  /// The CPU target to plan and run with (cpu/targets.h); empty: that of this process. For
-  /// an unknown target, or one that this processor cannot run, Supports and Bind return an
-  /// error for every graph.
+  /// The CPU target to plan and run with (cpu/targets.h). If empty, uses the target of this
+  /// process. If the target is unknown, or this processor cannot run it, Supports and Bind
+  /// return an error for every graph.
   std::string target = {};
-  /// The collectives of this rank; null: there is one rank. Must outlive the backend.
+  /// The collectives of this rank. Must outlive the backend. Null means that there is only one
+  /// rank.
   Collectives* collectives = nullptr;
-  /// The folder of the autotuned blockings of matmuls. When a shape is bound for the first
-  /// time, its candidates are timed, in up to 16 MiB that are freed before the first step;
-  /// a blocking changes no bit. Empty: no autotuning.
+  /// The folder for the autotuned blockings of matmuls. When a shape is bound for the first
+  /// time, its candidates are timed, in up to 16 MiB that are freed before the first step. A
+  /// blocking changes no bit of the result. If empty, there is no autotuning.
   std::string blocking_folder = {};
-  /// The folder of the files that hold host memory (runtime/host_file.h); they are read and
-  /// written asynchronously. Empty: host memory is in RAM.
+  /// The folder for the files that hold host memory (runtime/host_file.h). The files are read
+  /// and written asynchronously. If empty, host memory is in RAM.
   std::string offload_folder = {};
-  /// Receives warnings, one line each: why blockings are not kept (a folder that cannot be
-  /// written, a damaged file), that the system gives fewer threads, that offload_folder is
-  /// itself in RAM. May be null.
+  /// Receives warnings, one line each. The reasons are that blockings cannot be kept (because
+  /// the folder cannot be written or a file is damaged), that the system provides fewer threads
+  /// than requested, and that offload_folder is itself in RAM. May be null.
   std::function<void(const std::string&)> note = {};
 };
 

@@ -1,29 +1,30 @@
 #ifndef STOWAGE_CPU_KERNEL_H_
 #define STOWAGE_CPU_KERNEL_H_
 
-// The table of CPU kernels: one entry per op, defined in cpu/kernels/ under the name
-// declared below. An op without an entry is a link error. `run` is null for views, which do
-// no work; for loop and cond, whose bodies LaunchList runs; and for stand_in, which cannot
-// run.
+// Declares the table of CPU kernels, which has one entry per op. Each entry is defined in
+// cpu/kernels/ under the name declared below. An op without an entry is a link error. `run` is
+// null for views, which do no work, for loop and cond, whose bodies LaunchList runs, for
+// collectives, which have `run_among_ranks`, and for stand_in, which cannot run.
 //
 //   const CpuKernel& kernel = KernelOf(graph, node);
 //   StepCode code = kernel.run(launch, pool);
 //
 // A kernel is a pure function of its launch and runs on the caller's pool. Its results are
-// bit-identical for any number of threads and any addresses of its operands. It uses no
-// memory besides its operands and the workspace requested here.
+// bit-identical for any number of threads and any addresses of its operands. It uses no memory
+// except its operands and the workspace requested here.
 //
-// Kernels are compiled once for each CPU target of the build (cpu/targets.h), which gives a
-// table for each.
+// Kernels are compiled once for each CPU target of the build (cpu/targets.h), so each target
+// has its own table.
 //
-// Kernels compute in f32 and f64. Nodes of f16 and bf16 run in f32: elementwise kernels and
-// matmul convert what they read and write, a block at a time; every other kernel is given
-// f32 copies of its f16 and bf16 operands and writes f32 results, both in the node's
-// workspace, and the results are rounded once (layer_norm_grad_add also rounds the gradient
-// before its sum, as a separate node would). A copy has its operand's axes in the order of
-// the operand's memory, contiguous, without its repetitions, so a kernel that takes the
-// operand's strides takes the copy's. Matmuls and convolutions of bf16 have their own kernels
-// if the processor multiplies bf16 (cpu/kernels/kernel_table.h).
+// Kernels compute in f32 and f64. Nodes of f16 and bf16 are computed in f32. Elementwise
+// kernels and matmul convert what they read and write, one block at a time. Every other kernel
+// reads f32 copies of its f16 and bf16 operands and writes f32 results. The copies and results
+// are in the node's workspace, and the results are rounded once. (layer_norm_grad_add also
+// rounds the gradient before its sum, as a separate node would.) A copy is contiguous, without
+// repeated elements, and has its operand's axes in the order of the operand's memory. A kernel
+// that supports the operand's strides therefore also supports the strides of the copy. bf16
+// matmuls and convolutions have their own kernels if the processor multiplies bf16
+// (cpu/kernels/kernel_table.h).
 
 #include <array>
 #include <cstddef>
@@ -48,99 +49,100 @@
 namespace stowage::cpu {
 
 struct CpuKernel {
-  /// Runs one launch. Null for views and for ops that can only be planned.
+  /// Runs one launch. Null for the ops listed above.
   using RunFn = StepCode (*)(const Launch&, ThreadPool&) noexcept;
   RunFn run = nullptr;
 
-  /// For matmuls: runs one launch with a blocking, one of its trial's candidates; `run` uses
-  /// the default, with the same bits. Null: there is no choice.
+  /// Runs one launch of a matmul with a blocking, which is one of its trial's candidates. `run`
+  /// uses the default blocking and gives the same bits. If null, there is only one blocking.
   using RunBlockedFn = StepCode (*)(const Launch&, ThreadPool&,
                                     const Blocking&) noexcept;
   RunBlockedFn run_blocked = nullptr;
 
-  /// The trial that finds the blocking of a launch for a pool of `threads`; reads no element
-  /// of the launch. None: the default is used. Null: none for any launch.
+  /// Returns the trial that finds the blocking of a launch on a pool of `threads`. Reads no
+  /// element of the launch. If the trial is nullopt, the default blocking is used. If the
+  /// function is null, no launch has a trial.
   using TrialFn = std::optional<BlockingTrial> (*)(const Launch&, int threads);
   TrialFn trial = nullptr;
 
-  /// For collectives, in place of `run`.
+  /// Runs one launch of a collective. Collectives have no `run`.
   using AmongRanksFn = StepCode (*)(const Launch&, Collectives&) noexcept;
   AmongRanksFn run_among_ranks = nullptr;
 
-  /// Bytes of workspace, aligned to kWorkspaceAlignment, for a pool of
-  /// `threads`. Null: none.
+  /// Returns the workspace size in bytes for a pool of `threads`. The workspace is aligned to
+  /// kWorkspaceAlignment. If null, the kernel uses no workspace.
   using WorkspaceFn = Bytes (*)(const OpArgs&,
                                 std::span<const TensorType> results,
                                 int threads);
   WorkspaceFn workspace = nullptr;
 
-  /// Whether `run` takes operands of these types. Null: operand 0 is f32 or f64. f16 and
-  /// bf16 operands that it takes only as f32 are converted.
+  /// Returns whether `run` accepts operands of these types. If null, operand 0 must be f32 or
+  /// f64. f16 and bf16 operands that `run` accepts only as f32 are converted.
   using SupportsFn = bool (*)(const OpArgs&);
   SupportsFn supports = nullptr;
 
-  /// For elementwise ops on floats of one type: computes n contiguous elements of `y` from
-  /// those of the operands x[0] and x[1], all f32 or f64, with the bits of `run`. `y` may be
-  /// an operand. Null for other ops.
+  /// Computes n contiguous elements of `y` from elements of the operands x[0] and x[1], with
+  /// the bits of `run`. All are f32, or all are f64. `y` may be an operand. Null unless the op
+  /// is elementwise on floats of one type.
   using BlockFn = void (*)(const Attrs&, DType, int64_t n, std::byte* y,
                            const std::byte* const* x);
   BlockFn block = nullptr;
 };
 
-/// The `run` of a kernel with `run_blocked`.
+/// The `run` of a kernel that has `run_blocked`.
 template <CpuKernel::RunBlockedFn kRunBlocked>
 StepCode RunByDefault(const Launch& launch, ThreadPool& pool) noexcept {
   return kRunBlocked(launch, pool, {});
 }
 
-/// The alignment of workspaces: a cache line.
+/// The alignment of workspaces, which is a cache line.
 inline constexpr Bytes kWorkspaceAlignment = 64;
 
 /// The kernels of one CPU target.
 struct KernelTable {
-  /// The vector extension that they use, such as "AVX2".
+  /// The vector extension that the kernels use, such as "AVX2".
   std::string_view vectors;
-  /// In the order of ir/ops.def.
+  /// The kernels in the order of ir/ops.def.
   std::array<const CpuKernel*, kNumOps> of_op = {};
-  /// Runs nodes of f16 and bf16 in f32.
+  /// The kernel that runs nodes of f16 and bf16 in f32.
   const CpuKernel* widened = nullptr;
-  /// The same table with bf16 matmuls by AVX512-BF16; null if this is that table or there
-  /// are no such kernels.
+  /// The same table with AVX512-BF16 matmuls. Null if this table already has them or the build
+  /// has none.
   const KernelTable* by_pairs = nullptr;
 };
 
-/// The kernel of an op in `table`. The kernel of a custom op is the same for all tables; its
-/// `run` is null if none was defined.
+/// Returns the kernel of an op in `table`. The kernel of a custom op is the same for all
+/// tables. Its `run` is null if no kernel was defined.
 const CpuKernel& GetKernel(OpKind op, const KernelTable& table);
 
-/// The kernel of an op for the target of this process (RunningCpuTarget).
+/// Returns the kernel of an op for the target of this process (RunningCpuTarget).
 const CpuKernel& GetKernel(OpKind op);
 
-/// Defines the kernel of a custom op (ir/op_def.h); a view needs none. Error: `op` is not
-/// a custom op.
+/// Defines the kernel of a custom op (ir/op_def.h). A view needs no kernel. Returns
+/// kInvalidArgument if `op` is not a custom op.
 Status DefineKernel(OpKind op, const CpuKernel& kernel);
 
-/// Whether a kernel takes operands of these types as they are.
+/// Returns whether a kernel accepts operands of these types without conversion.
 bool Takes(const CpuKernel& kernel, const OpArgs& args);
 
-/// The kernel that runs `node`: its op's, or `widened`.
+/// Returns the kernel that runs `node`: the kernel of its op, or `widened`.
 const CpuKernel& KernelOf(const Graph& graph, const Node& node,
                           const KernelTable& table);
 const CpuKernel& KernelOf(const Graph& graph, const Node& node);
 
-/// Whether the CPU can run `node`. Error kUnsupported names the op, the node
-/// and the element type.
+/// Returns kUnsupported if the CPU cannot run `node`. The message names the op, the node and
+/// the element types.
 Status Supports(const Graph& graph, const Node& node);
 
-/// More operands than any built-in op has.
+/// The maximum number of operands of a node that runs widened. No built-in op has more.
 inline constexpr size_t kMaxWidenedOperands = 16;
 
-/// Whether the kernel of `node`'s op in `table` takes the node's types only with f32 in
-/// place of f16 and bf16, and then has the same results but for those types.
+/// Returns whether the kernel of `node`'s op in `table` accepts the node's types only with f32
+/// in place of f16 and bf16. Its results must then be the same except for these types.
 bool RunsWidened(const Graph& graph, const Node& node,
                  const KernelTable& table);
 
-/// `type` with f32 in place of f16 and bf16.
+/// Returns `type` with f32 in place of f16 and bf16.
 TensorType Wide(const TensorType& type);
 std::vector<TensorType> Wide(std::span<const TensorType> types);
 
@@ -149,7 +151,7 @@ namespace kernels {
 #include "ir/ops.def"
 #undef STOWAGE_OP
 
-/// Runs nodes of f16 and bf16 in f32. Its workspace is an f32 copy of each f16 or bf16
+/// Runs nodes of f16 and bf16 in f32. Its workspace holds an f32 copy of each f16 or bf16
 /// operand and result, and the workspace of the op's own kernel.
 extern const CpuKernel Widened;
 }  // namespace kernels

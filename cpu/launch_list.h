@@ -1,19 +1,19 @@
 #ifndef STOWAGE_CPU_LAUNCH_LIST_H_
 #define STOWAGE_CPU_LAUNCH_LIST_H_
 
-// The launches of a program and how they run: in order on the caller's thread, with
-// collectives and copies to and from the file of host memory (runtime/host_file.h) running
-// asynchronously on a thread of their own.
+// Runs the launches of a program in order on the caller's thread. Collectives, and copies to
+// and from the file of host memory (runtime/host_file.h), run asynchronously on a separate
+// thread.
 //
 //   LaunchList list(graph, launches, {.kernels = &kernels, .pool = &pool, .ranks = &ranks});
 //   StepCode code = list.Run(0, launches.size(), &failed);
 //
-// Below, an exchange is such an asynchronous launch, and it has landed once it has run.
-// Exchanges land in the order in which they begin. A launch must not run concurrently with
-// an exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
-// operand (runtime/program.h); so one number per launch, of exchanges that must have
-// landed before it runs, describes all dependencies. Results are the same bits as without a
-// thread.
+// In this file, an exchange is an asynchronous launch, and it has landed when it has completed.
+// Exchanges land in the order in which they begin. A launch must not run concurrently with an
+// exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
+// operand (runtime/program.h). One number per launch describes all these dependencies: the
+// number of exchanges that must have landed before the launch runs. Results are bit-identical
+// to those without the thread.
 
 #include <array>
 #include <atomic>
@@ -37,7 +37,7 @@
 namespace stowage::cpu {
 
 /// The thread on which exchanges run, one after the other. Allocates nothing after
-/// construction. One thread at a time may call Begin and Land.
+/// construction. Only one thread at a time may call Begin and Land.
 ///
 ///   ExchangeThread exchanges(ranks);
 ///   exchanges.Begin({.kernel = kernel.run_among_ranks, .launch = &launch});
@@ -45,7 +45,8 @@ namespace stowage::cpu {
 ///   StepCode code = exchanges.Land(exchanges.begun());
 class ExchangeThread {
  public:
-  /// `ranks` must outlive this; while an exchange is running, only this thread uses it.
+  /// `ranks` must outlive this object. While an exchange is running, only this thread uses
+  /// `ranks`.
   explicit ExchangeThread(Collectives& ranks);
   /// Waits for all exchanges.
   ~ExchangeThread();
@@ -53,17 +54,17 @@ class ExchangeThread {
   ExchangeThread& operator=(const ExchangeThread&) = delete;
 
   struct Task {
-    CpuKernel::AmongRanksFn kernel = nullptr;  // of a collective
+    CpuKernel::AmongRanksFn kernel = nullptr;  // Set for a collective.
     const Launch* launch = nullptr;
-    HostFile* host = nullptr;  // of a copy
+    HostFile* host = nullptr;  // Set for a copy.
   };
-  /// Queues `task`. At most kExchangesUnderWay may have begun and not landed. After one has
-  /// failed, the others fail without running.
+  /// Queues `task`. At most kExchangesUnderWay exchanges may have begun and not landed. After
+  /// an exchange has failed, later exchanges fail without running.
   void Begin(const Task& task) noexcept;
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
   /// Waits until the first `count` exchanges have landed. Returns the code of the first
-  /// exchange that failed, failed(), or kOk.
+  /// exchange that failed, which is failed(), or kOk.
   StepCode Land(uint64_t count) noexcept;
   const Launch* failed() const { return failed_.load(); }
 
@@ -71,22 +72,24 @@ class ExchangeThread {
   void Work();
 
   Collectives& ranks_;
-  std::array<Task, kExchangesUnderWay> tasks_;  // a ring by number
+  // A ring buffer, indexed by the number of the exchange.
+  std::array<Task, kExchangesUnderWay> tasks_;
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> landed_{0};
   std::atomic<bool> stop_{false};
-  std::atomic<const Launch*> failed_{nullptr};  // set before `code_`
+  std::atomic<const Launch*> failed_{nullptr};  // Set before `code_`.
   std::atomic<StepCode> code_{StepCode::kOk};
   std::thread thread_;
 };
 
-/// Whether launches of `op` are exchanges, with or without a file of host memory.
+/// Returns whether launches of `op` are exchanges. `host_is_file` is whether host memory is in
+/// a file.
 bool RunsBeside(OpKind op, bool host_is_file);
 
-/// Per launch of `graph`, the number of exchanges before it that must have landed before it
-/// runs. Before an exchange begins, all but the latest kExchangesUnderWay - 1 must have
-/// landed; before a node with an exchange in a body, all. Takes time linear in the launches
-/// times the exchanges under way at each.
+/// Returns, for each launch of `graph`, the number of exchanges that must have landed before it
+/// runs. Before an exchange begins, all but the latest kExchangesUnderWay - 1 exchanges must
+/// have landed. Before a node with an exchange in a body runs, all exchanges must have landed.
+/// Takes time linear in the number of launches times the number of exchanges in flight at each.
 std::vector<size_t> ExchangesToLand(const Graph& graph,
                                     std::span<const Launch> launches,
                                     bool host_is_file);
@@ -96,33 +99,33 @@ struct RunsWith {
   const KernelTable* kernels = nullptr;
   ThreadPool* pool = nullptr;
   Collectives* ranks = nullptr;
-  /// Null: exchanges run synchronously.
+  /// If null, exchanges run synchronously.
   ExchangeThread* exchanges = nullptr;
-  /// The file of host memory; null: host memory is in RAM.
+  /// The file of host memory. If null, host memory is in RAM.
   HostFile* host = nullptr;
-  /// Whether a non-finite result ends the run with kNonFinite.
+  /// If true, a non-finite result ends the run with kNonFinite.
   bool check = false;
 };
 
-/// Launches with their kernels, chosen once, and the lists of the bodies of loops and
-/// conds. Running allocates nothing.
+/// The launches with their kernels, which are selected once, and the lists of the bodies of
+/// loops and conds. Running allocates nothing.
 class LaunchList {
  public:
   LaunchList(const Graph& graph, std::span<const Launch> launches,
              const RunsWith& with);
 
-  /// Chooses the blockings of all launches, including those in bodies; until then they are
+  /// Chooses the blockings of all launches, including launches in bodies. Until then they are
   /// the default.
   void ChooseBlockings(BlockingAutotuner& autotuner);
 
-  /// Runs launches [first, last) in order, and waits for all exchanges among them. On
-  /// failure *failed is the launch's index in this list; for a launch in a body, that of the
-  /// node with the body.
+  /// Runs launches [first, last) in order, and waits for all exchanges among them. On failure,
+  /// *failed is the index of the launch in this list. If a launch in a body failed, it is the
+  /// index of the node with the body.
   StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
 
-  /// Runs launch `index`; in its bodies, fills dead values that are not in a file with
-  /// `poison`. A collective continues during the launches that follow, until the last is
-  /// run.
+  /// Runs launch `index`. In its bodies, fills dead values that are not in a file with
+  /// `poison`. A collective may run concurrently with later launches. The call for the last
+  /// launch waits for it.
   StepCode RunPoisoned(size_t index, uint8_t poison,
                        size_t* failed) const noexcept;
 
@@ -140,12 +143,12 @@ class LaunchList {
 
   std::span<const Launch> launches_;
   std::vector<CpuKernel> kernels_;
-  std::vector<Blocking> blockings_;              // by launch
-  std::vector<std::vector<LaunchList>> bodies_;  // by launch
+  std::vector<Blocking> blockings_;              // Indexed by launch.
+  std::vector<std::vector<LaunchList>> bodies_;  // Indexed by launch.
   RunsWith with_;
-  // By launch, if there is an exchange thread.
+  // The number of exchanges before each launch. Empty if there is no exchange thread.
   std::vector<size_t> exchanges_before_;
-  std::vector<size_t> to_land_;  // ExchangesToLand
+  std::vector<size_t> to_land_;  // See ExchangesToLand.
 };
 
 }  // namespace stowage::cpu

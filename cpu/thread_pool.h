@@ -1,15 +1,16 @@
 #ifndef STOWAGE_CPU_THREAD_POOL_H_
 #define STOWAGE_CPU_THREAD_POOL_H_
 
-// The threads that kernels share. The caller is one of them: a pool of 1 starts none.
+// Provides the threads that kernels share. The caller is one of them, so a pool of 1 starts no
+// thread.
 //
-// A kernel divides its work into chunks by shape alone and computes each chunk in the same
-// way on any thread, so results do not depend on the number of threads or on timing. Each
+// A kernel divides its work into chunks by shape only and computes each chunk in the same way
+// on any thread. Results therefore do not depend on the number of threads or on timing. Each
 // thread is given a contiguous range of chunks, which keeps the same rows in the same core's
-// cache from kernel to kernel; a thread that is done steals chunks from the others.
+// cache across kernels. A thread that has finished its range steals chunks from other threads.
 //
-// Between calls the workers spin for some tens of microseconds and then sleep. ParallelFor
-// allocates nothing and takes no lock.
+// Between calls the workers spin for tens of microseconds and then sleep. ParallelFor allocates
+// nothing and takes no lock.
 //
 //   ThreadPool pool(4);
 //   pool.ParallelFor(chunks, [&](int64_t chunk, int thread) { ... });
@@ -27,22 +28,22 @@ class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
 
-  /// `threads`, including the caller, is clamped to [1, kMaxThreads]. If the system starts
-  /// fewer, the pool works with those.
+  /// `threads` includes the caller and is clamped to [1, kMaxThreads]. If the system starts
+  /// fewer threads, the pool works with those.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// The requested number of threads; thread numbers in ParallelFor are below it.
+  /// Returns the requested number of threads. Thread numbers in ParallelFor are smaller.
   int threads() const { return threads_; }
-  /// The number of running threads, including the caller.
+  /// Returns the number of running threads, including the caller.
   int started() const { return started_ + 1; }
 
   /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns when all calls
-  /// have returned. `thread` numbers the calling thread; no two concurrent calls have the
-  /// same number, so it can index scratch. Calls must not be nested, and only one thread at
-  /// a time may call.
+  /// have returned. `thread` is the number of the thread that runs f. Concurrent calls of f
+  /// have different numbers, so `thread` can index scratch. Calls of ParallelFor must not be
+  /// nested, and only one thread at a time may call it.
   template <typename F>
   void ParallelFor(int64_t chunks, F&& f) {
     if (threads_ == 1 || chunks <= 1) {
@@ -61,16 +62,16 @@ class ThreadPool {
  private:
   using ChunkFn = void (*)(void* context, int64_t chunk, int thread);
 
-  // The chunks of one thread that are not yet taken: the next in the upper half, the end in
-  // the lower, so that one atomic operation takes a chunk. The job stays alive, and job_
-  // readable, until every taken chunk is counted as done.
+  // The chunks of one thread that are still to be run. The upper half is the next chunk and the
+  // lower half is the end, so one atomic operation claims a chunk. The job stays alive, and
+  // job_ readable, until every claimed chunk is counted as done.
   struct alignas(64) Range {
     std::atomic<uint64_t> bounds{0};
   };
   struct Job {
     ChunkFn fn = nullptr;
     void* context = nullptr;
-    int64_t first = 0;  // chunk numbers in ranges count from here
+    int64_t first = 0;  // The chunk numbers in ranges are relative to this one.
   };
   struct Worker {
     ThreadPool* pool = nullptr;
@@ -89,8 +90,9 @@ class ThreadPool {
   std::unique_ptr<Worker[]> workers_;
   std::unique_ptr<Range[]> ranges_;
   Job job_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};   // counts jobs
-  alignas(64) std::atomic<int64_t> pending_{0};  // chunks not yet done
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // Counts jobs.
+  // The number of chunks that are not done yet.
+  alignas(64) std::atomic<int64_t> pending_{0};
   alignas(64) std::atomic<int32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
 };

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 
-// The parts of attention that do not depend on how its matmuls are computed, which
-// attention.cc (f32, f64) and bf16_attention.cc (bf16 by pairs) share: which keys a query
-// reads, tiles of scores, the softmax and its gradient on the rows of a tile, and the loops
-// over tiles.
+// Provides the steps of attention that do not depend on how its matmuls are computed: the keys
+// that a query reads, tiles of scores, the softmax and its gradient on the rows of a tile, and
+// the loops over tiles. attention.cc (f32 and f64) and bf16_attention.cc (bf16 by pairs) share
+// them.
 //
 //   const AllReads all_reads(launch, kAttentionOperands);
 //   const Reads reads = all_reads.Of(batch);
@@ -27,18 +27,19 @@
 
 namespace stowage::cpu {
 
-/// Queries and keys of a tile; rows of a group in a tile that a mask's edge crosses.
+/// kTile is the number of queries and the number of keys in a tile. In a tile that the edge of
+/// a mask crosses, kGroup rows are processed at a time.
 inline constexpr int64_t kTile = 64;
 inline constexpr int64_t kGroup = 16;
 
-/// One head of one batch entry of a (B, T, H, D) operand: T rows of D.
+/// Returns one head of one batch entry of a (B, T, H, D) operand: T rows of D elements.
 template <typename T>
 Rows<T> Head(const TensorView& x, int64_t batch, int64_t head) {
   return {x.as<T>() + batch * x.strides[0] + head * x.strides[2], x.strides[1]};
 }
 
-/// One head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S. A
-/// dimension of 1 is shared by all entries, heads or rows.
+/// Returns one head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S
+/// elements. A dimension of size 1 is shared by all entries, heads or rows.
 template <typename T>
 Rows<T> BiasHead(const TensorView& x, int64_t batch, int64_t head) {
   const auto step = [&](int axis) {
@@ -56,7 +57,7 @@ Strided<T> Transposed(Rows<const T> x) {
   return {x.data, 1, x.row};
 }
 
-/// Positions [begin, end); empty if end <= begin.
+/// The positions [begin, end). Empty if end <= begin.
 struct Range {
   int64_t begin, end;
 
@@ -64,13 +65,13 @@ struct Range {
   int64_t count() const { return std::max<int64_t>(0, end - begin); }
 };
 
-/// The segments of one batch entry: the begin and the end of each position's segment; null if
-/// there are none.
+/// The segments of one batch entry. The arrays hold, for each position, the begin and the end
+/// of its segment. Both are null if there are no segments.
 struct Segments {
   const int32_t* begins = nullptr;
   const int32_t* ends = nullptr;
 
-  // The part of `range` in the segments of positions [first, end).
+  // Returns the positions of `range` that are in the segments of positions [first, end).
   Range Within(Range range, int64_t first, int64_t end) const {
     if (begins == nullptr || end <= first) return range;
     return {std::max<int64_t>(range.begin, begins[first]),
@@ -78,15 +79,16 @@ struct Segments {
   }
 };
 
-/// The keys that the queries of one batch entry read: those below `keys`, within the band and
-/// in their segments.
+/// The keys that the queries of one batch entry read. These are the keys below `keys` that are
+/// within the band and in the query's segment.
 struct Reads {
   int64_t queries, keys;
   AttentionBand band;
   Segments segments = {};
 
-  // The keys that some of `these` queries read, and the queries that read some of `these` keys.
-  // Each is an interval, since the first query reads the first keys, the last the last.
+  // Keys() returns the keys that at least one of `these` queries reads. Queries() returns the
+  // queries that read at least one of `these` keys. Each result is an interval, because both
+  // ends of the interval of keys that a query reads increase with the query.
   Range Keys(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin + band.low),
                             std::min(keys, these.end + band.high)},
@@ -99,15 +101,16 @@ struct Reads {
   }
 };
 
-/// A tile of scores: queries [query, query + queries), keys [key, key + keys).
+/// A tile of scores for queries [query, query + queries) and keys [key, key + keys).
 struct Tile {
   int64_t query, queries;
   int64_t key, keys;
   AttentionBand band;
   Segments segments = {};
 
-  // Columns of the tile that some of its rows [row, row + rows) read; rows that read some of its
-  // columns.
+  // Columns() returns the columns of the tile that at least one of its rows [row, row + rows)
+  // reads. Rows() returns the rows that read at least one of its columns [column, column +
+  // columns).
   Range Columns(int64_t row, int64_t rows) const {
     const int64_t first = query + row;
     const Range read = segments.Within(
@@ -123,22 +126,24 @@ struct Tile {
     return {std::clamp<int64_t>(readers.begin - query, 0, queries),
             std::clamp<int64_t>(readers.end - query, 0, queries)};
   }
-  // Whether all rows read all columns: decided by the first row, which reads the fewest columns
-  // to the right, and the last, which reads the fewest to the left.
+  // Returns whether all rows read all columns. The first row reads the fewest columns to the
+  // right, and the last row reads the fewest to the left, so these two rows decide.
   bool whole() const {
     return Columns(0, 1).end == keys && Columns(queries - 1, 1).begin == 0;
   }
-  // Rows, or columns, processed together: all, or small groups at an edge.
+  // Returns the number of rows, or columns, that are processed together: all of them, or kGroup
+  // in a tile that an edge crosses.
   int64_t group() const { return whole() ? kTile : kGroup; }
 };
 
-/// The columns that a group of rows reads, from a multiple of kGroup on.
+/// Returns the columns that a group of rows reads, rounded down to start at a multiple of
+/// kGroup.
 inline Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
   const Range seen = tile.Columns(row, rows);
   return {seen.begin / kGroup * kGroup, seen.end};
 }
 
-/// Clears rows of x.
+/// Sets rows of x to zero.
 template <typename T>
 void Clear(Range rows, int64_t depth, Rows<T> x) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -152,8 +157,8 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
-/// Sets the rest of the registers that contain the columns `seen` to `rest`. Returns the
-/// columns of these registers.
+/// Sets the unread elements of the registers that contain the columns `seen` to `rest`. Returns
+/// the columns of these registers.
 template <typename T>
 Range FillToRegisters(Range seen, T rest, T* row) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
@@ -164,14 +169,14 @@ Range FillToRegisters(Range seen, T rest, T* row) {
   return all;
 }
 
-/// Clears all columns of a row but `kept`.
+/// Sets all columns of a row except `kept` to zero.
 template <typename T>
 void ClearOthers(Range kept, T* row) {
   std::fill(row, row + kept.begin, T(0));
   std::fill(row + kept.end, row + kTile, T(0));
 }
 
-/// Scores s of the columns read become scale s + bias.
+/// Replaces each score s in the columns read by scale s + bias.
 template <typename T>
 void AddBias(Range seen, T scale, const T* bias, T* row) {
   if (seen.empty()) return;
@@ -183,8 +188,8 @@ void AddBias(Range seen, T scale, const T* bias, T* row) {
   });
 }
 
-/// Scores s of the columns read become cap tanh(scale s / cap); `slopes`, unless null, get the
-/// derivatives by scale s.
+/// Replaces each score s in the columns read by cap tanh(scale s / cap). If `slopes` is not
+/// null, sets it to the derivatives with respect to scale s.
 template <typename T>
 void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   if (seen.empty()) return;
@@ -200,7 +205,7 @@ void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   });
 }
 
-/// row *= x in the columns read.
+/// Computes row *= x in the columns read.
 template <typename T>
 void MultiplyRow(Range seen, const T* x, T* row) {
   if (seen.empty()) return;
@@ -210,9 +215,9 @@ void MultiplyRow(Range seen, const T* x, T* row) {
                 [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
 }
 
-/// Turns one row of scores into weights exp(scale s - largest) in place, with zeros in columns
-/// that are not read. `largest` and `total` are updated over the tiles. Returns the factor for
-/// sums over earlier tiles.
+/// Replaces one row of scores in place by weights exp(scale s - largest), with zeros in columns
+/// that are not read. Updates `largest` and `total`, which accumulate over the tiles. Returns
+/// the factor by which sums over earlier tiles must be multiplied.
 template <typename T>
 T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -226,7 +231,7 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     top = Larger(top, Vec<T>::Load(row + j));
   }
-  // The scale is positive. NaN scores give NaN weights.
+  // This requires a positive scale. NaN scores give NaN weights.
   const T before = *largest;
   *largest = std::max(before, LargestLane(top) * scale);
   // If the bias is -inf for all keys so far, all weights are 0.
@@ -243,18 +248,18 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   return correction;
 }
 
-/// The optional operands, after the `always` required ones.
+/// Returns the indices of the optional operands, which follow the `always` required ones.
 inline AttentionOptionals Optionals(const Launch& launch, size_t always) {
   return OptionalsBehind(
       always, launch.inputs.size(),
       [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 }
-/// (B), or null.
+/// Returns the key lengths (B), or null.
 inline const int32_t* KeyLengths(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).key_lengths;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
 }
-/// (B, 2, T), or null.
+/// Returns the segments (B, 2, T), or null.
 inline const int32_t* AllSegments(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).segments;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
@@ -263,7 +268,7 @@ inline const TensorView* Bias(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).bias;
   return i == 0 ? nullptr : &launch.inputs[i];
 }
-/// The bias of one head; data is null without a bias.
+/// Returns the bias of one head. Its data is null if there is no bias.
 template <typename T>
 Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
                              int64_t head) {
@@ -271,8 +276,8 @@ Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
   return BiasHead<const T>(*bias, batch, head);
 }
 
-/// The keys that queries read, as far as it is the same for all batch entries; Of(batch) adds
-/// the entry's key length and segments.
+/// The keys that queries read, without the values that depend on the batch entry. Of(batch)
+/// adds the key length and the segments of a batch entry.
 class AllReads : public Reads {
  public:
   AllReads(const Launch& launch, size_t always)
@@ -299,13 +304,13 @@ class AllReads : public Reads {
   const int32_t* all_segments_ = nullptr;
 };
 
-/// The bias of one query from one key on; null without a bias.
+/// Returns the bias of one query, starting at one key, or null if there is no bias.
 template <typename T>
 const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
   return bias.data == nullptr ? nullptr : bias.At(query, key).data;
 }
 
-/// The operations on scores before the softmax: the scale, the softcap, the bias.
+/// The operations on scores that precede the softmax: the scale, the softcap and the bias.
 template <typename T>
 struct Scaling {
   explicit Scaling(const Launch& launch)
@@ -313,7 +318,8 @@ struct Scaling {
         cap(static_cast<T>(launch.attrs->FloatOr("softcap", 0))) {}
 
   // Applies the cap and the bias, which may be null, to one row of scores. Returns the factor
-  // that remains to be applied. `slopes`, unless null, get the derivatives of a cap.
+  // that has not been applied yet. If `slopes` is not null and there is a cap, sets it to the
+  // cap's derivatives.
   T Apply(Range seen, const T* bias, T* row, T* slopes) const {
     T left = scale;
     if (cap > 0) {
@@ -328,8 +334,8 @@ struct Scaling {
   T scale, cap;
 };
 
-/// scores become probabilities P, and d_weights (the gradient of P) the gradient of the scores
-/// times d_scale: d_scale * P * (dP - delta).
+/// Replaces `scores` by the probabilities P. Replaces `d_weights`, the gradient dP, by the
+/// gradient of the scores times d_scale, which is d_scale * P * (dP - delta).
 template <typename T>
 void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
                               T delta, T* scores, T* d_weights) {
@@ -341,7 +347,7 @@ void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
   }
   const Vec<T> scales = Vec<T>::All(scale);
   const Vec<T> d_scales = Vec<T>::All(d_scale);
-  // If the bias of a query is -inf for all keys, every P is 0.
+  // If the bias of a query is -inf for all keys, each P is 0.
   const Vec<T> shift =
       Vec<T>::All(log_sum_exp == -kInfinity ? kInfinity : log_sum_exp);
   const Vec<T> deltas = Vec<T>::All(delta);
@@ -367,12 +373,12 @@ struct AttentionSizes {
         key_heads(launch.inputs[1].shape()[2]),
         heads_per_key(heads / key_heads) {}
 
-  int64_t batches, length, heads, depth;  // length: queries
+  int64_t batches, length, heads, depth;  // `length` is the number of queries.
   int64_t key_heads, heads_per_key;
 };
 
-/// f(batch, head, tile, thread) for each tile of queries of each head, in parallel. The tile
-/// has no keys yet.
+/// Calls f(batch, head, tile, thread) for each tile of queries of each head, in parallel. The
+/// keys of the tile are not set yet.
 template <typename F>
 void ForQueryTiles(const AttentionSizes& sizes, ThreadPool& pool, const F& f) {
   const int64_t tiles = CeilDiv(sizes.length, kTile);
@@ -385,10 +391,10 @@ void ForQueryTiles(const AttentionSizes& sizes, ThreadPool& pool, const F& f) {
       });
 }
 
-/// The forward pass of one tile of queries. For each tile of keys, in order, scores(tile)
-/// computes scores into `weights` (queries, kTile), which become softmax weights, and
-/// add(tile, accumulate) adds weights times values to `sums` (queries, depth).
-/// `log_sum_exp` is that of the head's query 0, as is `bias`.
+/// Runs the forward pass for one tile of queries. For each tile of keys, in order, scores(tile)
+/// must write scores into `weights` (queries, kTile). The function replaces them by softmax
+/// weights. Then add(tile, accumulate) must add the matmul of weights and values to `sums`
+/// (queries, depth). `log_sum_exp` and `bias` point to query 0 of the head.
 template <typename T, typename ScoresFn, typename AddFn>
 void ForwardTile(const Reads& reads, Tile tile, int64_t depth,
                  const Scaling<T>& scaling, const Rows<const T>& bias,
@@ -421,14 +427,16 @@ void ForwardTile(const Reads& reads, Tile tile, int64_t depth,
   }
   for (int64_t row = 0; row < tile.queries; ++row) {
     log_sum_exp[tile.query + row] = largest[row] + std::log(total[row]);
-    if (total[row] == 0) continue;  // no key: zeros already
+    // The sums of a query without keys are already zeros.
+    if (total[row] == 0) continue;
     ScaleRow(depth, 1 / total[row], sums.At(row, 0).data);
   }
 }
 
-/// Turns the scores of a tile, `weights`, into probabilities, and `d_weights`, the gradient
-/// of the probabilities, into that of the unscaled scores or, with `of_bias`, of the bias.
-/// `delta(query)` is the dot product of the query's result and its gradient.
+/// Replaces the scores of a tile, `weights`, by probabilities. Replaces the gradient of the
+/// probabilities, `d_weights`, by the gradient of the unscaled scores or, if `of_bias` is true,
+/// of the bias. `delta(query)` must return the dot product of the query's result and its
+/// gradient.
 template <typename T, typename DeltaFn>
 void GradOfTile(const Tile& tile, const Scaling<T>& scaling,
                 const Rows<const T>& bias, const T* log_sum_exp, bool of_bias,
@@ -448,10 +456,10 @@ void GradOfTile(const Tile& tile, const Scaling<T>& scaling,
   }
 }
 
-/// The tiles that add to dk and dv of one key head of one batch entry, and zeros for keys
-/// that no query reads. For each tile of keys, in order: pack(tile), then add(tile, head,
-/// accumulate) for each of its `heads` query heads and each tile of queries that reads it,
-/// then done(tile).
+/// Runs the tiles that add to dk and dv of one key head of one batch entry, and sets dk and dv
+/// to zero for keys that no query reads. For each tile of keys, in order, calls pack(tile),
+/// then add(tile, head, accumulate) for each of its `heads` query heads and each tile of
+/// queries that reads it, and then done(tile).
 template <typename E, typename PackFn, typename AddFn, typename DoneFn>
 void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
                   int64_t all_keys, Rows<E> dk, Rows<E> dv, const PackFn& pack,
@@ -486,7 +494,7 @@ void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
   }
 }
 
-/// dq, dk and dv: separate results, or adjacent parts of one.
+/// Returns dq, dk and dv, which are separate results or adjacent columns of one result.
 inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   if (launch.op != OpKind::kAttentionQkvGrad) {
     return {launch.outputs[0], launch.outputs[1], launch.outputs[2]};
@@ -503,7 +511,7 @@ inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   return parts;
 }
 
-/// Whether segments are adjacent and cover all positions.
+/// Returns whether the segments are contiguous and cover all positions.
 inline bool AreSegments(const int32_t* begins, const int32_t* ends,
                         int64_t length) {
   for (int64_t first = 0; first < length; first = ends[first]) {
@@ -516,7 +524,7 @@ inline bool AreSegments(const int32_t* begins, const int32_t* ends,
   return true;
 }
 
-/// Whether all key lengths are in [1, S] and all segments valid.
+/// Returns whether all key lengths are in [1, S] and all segments are valid.
 inline bool LengthsInRange(const Launch& launch, size_t always) {
   const Shape& q = launch.inputs[0].shape();
   if (const int32_t* segments = AllSegments(launch, always)) {

@@ -1,21 +1,21 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 #define STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 
-// The inner loops of bf16 matmuls by VDPBF16PS (AVX512-BF16), which multiplies pairs of
-// 16-bit elements and adds them to f32 sums.
+// The inner loops of bf16 matmuls, for the instruction VDPBF16PS (AVX512-BF16), which
+// multiplies pairs of 16-bit elements and adds the results to f32 sums.
 //
-// Operands are read as pairs of neighbours along k: pairs of a are broadcast, pairs of b
-// fill a register with sixteen columns. Rows of a that are contiguous along k are read in
-// place; other operands are packed into pairs, kPairsDepth of k at a time. For odd k, the
+// Operands are read as pairs of adjacent elements along k. Pairs of a are broadcast, and pairs
+// of b fill a register with sixteen columns. Rows of a that are contiguous along k are read in
+// place. Other operands are packed into pairs, kPairsDepth of k at a time. If k is odd, the
 // last pair is completed with zeros in both operands.
 //
-// Every element of c is one chain over the pairs of a block in order of k, whatever the tile
-// or the thread. The instruction adds the product of the second elements of a pair to the
-// sum, then that of the first, each with one rounding to nearest, ties to even. It reads
-// subnormal elements as zeros and flushes subnormal sums to zero, whatever the processor's
-// rounding mode and exception masks; NaN and infinities are those of f32. These loops are
-// compiled wherever there is AVX-512, and run if the processor also has AVX512-BF16
-// (cpu/targets.h).
+// Each element of c is one chain over the pairs of a block in order of k, whatever the tile or
+// the thread. The instruction multiplies the second elements of a pair and adds the result to
+// the sum, then does the same with the first elements. Each step has one rounding to nearest,
+// ties to even. The instruction reads subnormal elements as zeros and flushes subnormal sums to
+// zero, whatever the processor's rounding mode and exception masks. It handles NaN and
+// infinities as f32 arithmetic does. These loops are compiled wherever AVX-512 is available,
+// and run if the processor also has AVX512-BF16 (cpu/targets.h).
 //
 //   const PairRows rows = PackRows(m, k, a, packed_a);
 //   const PairColumns columns = PackColumns(k, n, b, packed_b);
@@ -37,54 +37,56 @@
 
 namespace stowage::cpu {
 
-/// The depth (k) of a block of pairs: a packed strip of b is 32 KiB.
+/// The depth (k) of a block of pairs. A packed strip of b is then 32 KiB.
 inline constexpr int64_t kPairsDepth = 512;
-/// Columns of a strip of b, at most.
+/// The maximum number of columns in a strip of b.
 inline constexpr int64_t kPairsColumns = 32;
-/// Rows of a panel of a.
+/// The number of rows in a panel of a.
 inline constexpr int64_t kPanelRows = 8;
 
-/// Pairs of k elements.
+/// Returns the number of pairs in k elements.
 constexpr int64_t Pairs(int64_t k) { return CeilDiv(k, 2); }
 
-/// Rows as pairs along k: pair p of row i is the two elements at
-/// data + i / kPanelRows * panel + i % kPanelRows * row + p * step.
+/// Rows as pairs along k. Pair p of row i is the two elements at data + i / kPanelRows * panel
+/// + i % kPanelRows * row + p * step.
 struct PairRows {
   const uint16_t* data;
   int64_t row, step, panel;
 };
 
-/// Columns as pairs along k: pair p of column j is at data[p * row + j], the first element
+/// Columns as pairs along k. Pair p of column j is at data[p * row + j], with the first element
 /// in the lower half. Whole registers of 16 columns may be read.
 struct PairColumns {
   const uint32_t* data;
   int64_t row;
 };
 
-/// The most elements that PackRows writes for m rows and a depth of k.
+/// Returns the maximum number of elements that PackRows writes for m rows and a depth of k.
 constexpr int64_t PackedRowsElements(int64_t m, int64_t k) {
   return CeilDiv(m, kPanelRows) * (Pairs(k) * 2 * kPanelRows + 32);
 }
-/// Pairs that PackColumns writes for n columns and a depth of k.
+/// Returns the number of pairs that PackColumns writes for n columns and a depth of k.
 constexpr int64_t PackedColumnsPairs(int64_t k, int64_t n) {
   return Pairs(k) * CeilDiv(n, 16) * 16;
 }
 
-/// The rows of a (m, k) as pairs: in place if contiguous along k, else packed.
+/// Returns the rows of a (m, k) as pairs. They are in place if a is contiguous along k, and
+/// otherwise packed.
 PairRows PackRows(int64_t m, int64_t k, Strided<const uint16_t> a,
                   uint16_t* packed);
 
-/// The columns of b (k, n), packed.
+/// Packs the columns of b (k, n) as pairs.
 PairColumns PackColumns(int64_t k, int64_t n, Strided<const uint16_t> b,
                         uint32_t* packed);
 
-/// a (m, 2 pairs) b (2 pairs, n) into c (m, n); m >= 1, 1 <= n <= kPairsColumns.
+/// Computes a (m, 2 pairs) b (2 pairs, n) into c (m, n). Requires m >= 1 and 1 <= n <=
+/// kPairsColumns.
 void MultiplyPairs(int64_t m, int64_t n, int64_t pairs, PairRows a,
                    PairColumns b, Rows<float> c, Into into);
 
 #ifdef __AVX512F__
 
-/// Transposes a square of 16 x 16 elements of 32 bits in registers: row i becomes column i.
+/// Transposes a square of 16 x 16 elements of 32 bits in registers. Row i becomes column i.
 /// (TransposeSquare of vec.h transposes squares in memory.)
 inline void Transpose16(__m512i (&rows)[16]) {
   __m512i halves[16];

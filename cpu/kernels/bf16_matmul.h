@@ -1,10 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 
-// Matmuls of bf16 by pairs (bf16_gemm.h), divided into tasks: a chunk of rows and a few strips
-// of columns of one matrix. A task packs its rows of a, if needed, once for all of its strips,
-// and each strip of b once for all of its rows; its f32 sums are rounded once, when complete.
-// k is processed in blocks of kPairsDepth, whose sums are added to the f32 sums.
+// Runs bf16 matmuls by pairs (bf16_gemm.h) on the thread pool. A task computes a chunk of rows
+// and a few strips of columns of one matrix. It packs its rows of a, if needed, once for all of
+// its strips, and each strip of b once for all of its rows. It rounds each f32 sum once, when
+// the sum is complete. k is processed in blocks of kPairsDepth, and the sum of each block is
+// added to the f32 sum.
 //
 //   RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
 
@@ -26,7 +27,7 @@
 
 namespace stowage::cpu {
 
-/// The most strips of a task, which share the cost of packing rows of a.
+/// The maximum number of strips in a task. The strips share the cost of packing rows of a.
 inline constexpr int64_t kMaxTaskStrips = 4;
 
 /// The layout of a thread's scratch for matmuls of at most `rows`, `columns` and `depth`:
@@ -46,7 +47,7 @@ class Bf16Scratch {
   uint32_t* packed_strip(std::byte* scratch) const {
     return reinterpret_cast<uint32_t*>(scratch + packed_rows());
   }
-  /// The sums, strip by strip.
+  /// Returns the sums, which are stored strip by strip.
   float* sums(std::byte* scratch) const {
     return reinterpret_cast<float*>(scratch + packed_rows() + packed_strip());
   }
@@ -66,13 +67,13 @@ class Bf16Scratch {
   int64_t rows_, depth_, columns_;
 };
 
-/// The rows and the strips of one task.
+/// The numbers of rows and strips in a task.
 struct Bf16Task {
   int64_t rows;
   int64_t strips;
 };
 
-/// Chooses a size for at least two tasks per thread, if the matmul is large enough.
+/// Returns a task size that gives at least two tasks per thread, if the matmul is large enough.
 inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
                        int threads) {
   Bf16Task task = {RowsPerTask(rows, matrices * strips, threads),
@@ -86,8 +87,9 @@ inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
   return task;
 }
 
-/// c (m, n) = a (m, k) b (k, n) for n of at most kMaxTaskStrips strips. done(column, count,
-/// sums) is called for each strip when its sums, rows of kPairsColumns, are complete.
+/// Computes c (m, n) = a (m, k) b (k, n), where n spans at most kMaxTaskStrips strips. Calls
+/// done(column, count, sums) for each strip when its sums are complete. `sums` has rows of
+/// kPairsColumns elements.
 template <typename Done>
 void MultiplyTask(int64_t m, int64_t n, int64_t k, Strided<const uint16_t> a,
                   Strided<const uint16_t> b, const Bf16Scratch& layout,
@@ -112,9 +114,9 @@ void MultiplyTask(int64_t m, int64_t n, int64_t k, Strided<const uint16_t> a,
   } while (p < k);
 }
 
-/// c (m, n) = a (m, k) b (k, n). done(row, column, rows, columns, sums) is called when the
-/// sums of `rows` by `columns` elements from (row, column) on are complete. `scratch` has
-/// layout.bytes() for each thread.
+/// Computes c (m, n) = a (m, k) b (k, n). Calls done(row, column, rows, columns, sums) when the
+/// sums of the `rows` by `columns` elements starting at (row, column) are complete. `scratch`
+/// has layout.bytes() bytes for each thread.
 template <typename Done>
 void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
                   Strided<const uint16_t> a, Strided<const uint16_t> b,
@@ -137,8 +139,8 @@ void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
       });
 }
 
-/// The matmul of the first two bf16 operands of `launch` into y, with its tail as in
-/// RunProduct.
+/// Computes the matmul of the first two bf16 operands of `launch` into y. The tail is applied
+/// as in RunProduct.
 template <typename Tail>
 void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
                    const Tail& tail) {
@@ -182,7 +184,7 @@ void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
   });
 }
 
-/// The workspace of such a matmul.
+/// Returns the workspace size of RunBf16MatMul.
 inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
                                  std::span<const TensorType> results,
                                  int threads) {
@@ -194,7 +196,7 @@ inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
   return threads * layout.bytes();
 }
 
-/// The kernel kOther of a matmul (matmul.h) with kRun for bf16.
+/// Returns the matmul kernel kOther (matmul.h), with kRun for bf16.
 template <const CpuKernel& kOther, CpuKernel::RunFn kRun>
 constexpr CpuKernel Bf16MatMulKernel() {
   CpuKernel kernel = Bf16Kernel<kOther, kRun, Bf16MatMulWorkspace>(SupportsAll);

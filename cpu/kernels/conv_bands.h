@@ -1,9 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 #define STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 
-// Bands of a convolution's result: the elements that a task computes at a time, few enough
-// that the source elements they meet fit a cache; and conv and conv_transpose as a matmul
-// whose columns are gathered from such bands.
+// Divides the result of a convolution into bands, and implements the shared steps of conv and
+// conv_transpose as a matmul whose columns are gathered from bands.
+//
+// A band holds the elements that a task computes at a time. Bands are small enough that the
+// source elements that they read fit a cache.
 //
 //   const Bands bands = GatherBands(g, walks, channels, /*strip=*/32);
 //   for (int64_t i = 0; i < bands.count(); ++i) Work(bands.At(i));
@@ -20,19 +22,19 @@
 
 namespace stowage::cpu {
 
-/// Some images, some lines of an image, or part of a line.
+/// One or more images, one or more lines of an image, or a segment of a line.
 struct Band {
-  Walks walks;  // of its elements
+  Walks walks;  // The walks over the band's elements.
   int64_t first_image, images;
 
   int64_t columns() const { return images * Product(walks, &Walk::count); }
-  /// The place of its first element in a channel of the result.
+  /// Returns the index of the band's first element in a channel of the result.
   int64_t to_first() const {
     return (walks[0].to_first * walks[1].to_size + walks[1].to_first) *
                walks[2].to_size +
            walks[2].to_first;
   }
-  /// Whether its elements of one image are neighbours in the result.
+  /// Returns whether the band's elements of one image are contiguous in the result.
   bool in_order() const {
     const bool lines_are_whole =
         walks[1].to_step == 1 && walks[2].count == walks[2].to_size;
@@ -42,14 +44,16 @@ struct Band {
   }
 };
 
-/// Divides columns, the elements of all images in order, into bands of at most `most`
-/// columns, a multiple of `unit` if the lines allow it.
+/// Divides the columns of the matmul into bands. A column is an element of the result, and
+/// columns are in order of image and element. A band has at most `most` columns, and a multiple
+/// of `unit` columns if the lengths of the lines allow it.
 class Bands {
  public:
   Bands(const Walks& walks, int64_t images, int64_t channels, int64_t most,
         int64_t unit)
       : walks_(walks), images_(images) {
-    constexpr int64_t kMaxElements = 1 << 18;  // of slabs
+    // The maximum number of elements in the slabs of a band.
+    constexpr int64_t kMaxElements = 1 << 18;
     const auto fit = [&](int64_t size, int64_t there_are) {
       int64_t fitting = std::min(there_are, most / size);
       const int64_t whole = unit / std::gcd(unit, size);
@@ -75,9 +79,9 @@ class Bands {
     }
   }
 
-  /// The most columns of a band.
+  /// Returns the maximum number of columns in a band.
   int64_t columns() const { return First().columns(); }
-  /// The most elements of one channel's slabs.
+  /// Returns the maximum number of elements in one channel's slabs.
   int64_t SlabElements() const {
     const Band first = First();
     return first.images * Slab(first.walks).size();
@@ -119,9 +123,9 @@ class Bands {
     band.walks[cut_ == Cut::kLines ? 1 : 2].count = at_once_;
     return band;
   }
-  // Lines of a plane that are divided separately.
+  // Returns the number of lines of a plane that are divided separately.
   int64_t Rows() const { return cut_ == Cut::kInLines ? walks_[1].count : 1; }
-  // Restricts a walk to at most `count` elements from `begin` on.
+  // Restricts a walk to at most `count` elements, starting at `begin`.
   static void Keep(Walk* walk, int64_t begin, int64_t count) {
     walk->first += begin * walk->step;
     walk->to_first += begin * walk->to_step;
@@ -131,13 +135,13 @@ class Bands {
   Walks walks_;
   int64_t images_;
   Cut cut_;
-  int64_t at_once_;     // images, lines or elements of a band
-  int64_t pieces_ = 1;  // bands of a plane or of a line
+  int64_t at_once_;     // Images, lines or elements per band.
+  int64_t pieces_ = 1;  // Bands per plane or line.
 };
 
-/// Fills the slabs of a band's images for `channels` channels from `first` on, out of `all`:
-/// channel by channel, each image by image. Each slab is written up to a register beyond its
-/// end. Sets `offsets` to the places of all taps.
+/// Fills the slabs of a band for channels [first, first + channels) of a source with `all`
+/// channels. Slabs are ordered by channel, then by image. Each slab is written up to one
+/// register beyond its end. Sets `offsets` to the offsets of all taps in a slab.
 template <typename T>
 void FillSlabs(const Band& band, const Slab& slab, const T* source,
                const T* source_end, int64_t first, int64_t channels,
@@ -165,40 +169,41 @@ void FillSlabs(const Band& band, const Slab& slab, const T* source,
   }
 }
 
-/// Rows of a task of a GatheredProduct.
+/// The maximum number of rows in a task of a GatheredProduct.
 inline constexpr int64_t kMaxConvRows = 256;
 
-/// A matmul with a gathered operand: for every group,
-/// to (rows, elements) = filters (rows, channels * taps) times gathered columns.
+/// A matmul with a gathered operand. For each group, `to` (rows, elements) is the matmul of
+/// `filters` (rows, channels * taps) and the gathered columns.
 template <typename T>
 struct GatheredProduct {
   const ConvGeometry& g;
   Walks walks;
   const T* source;
   const T* source_end;
-  int64_t channels, rows;  // of a group
-  Strided<T> filters;      // of group 0
-  int64_t filters_stride;  // to the next group's
+  int64_t channels, rows;  // Per group.
+  Strided<T> filters;      // The filters of group 0.
+  int64_t filters_stride;  // From one group to the next.
   T* to;
 
   int64_t taps() const { return Product(walks, &Walk::taps); }
   int64_t depth() const { return channels * taps(); }
 };
 
-/// The columns of a GatheredProduct in bands of up to eight strips of `strip` columns.
+/// Divides the columns of a GatheredProduct into bands of up to eight strips of `strip`
+/// columns.
 inline Bands GatherBands(const ConvGeometry& g, const Walks& walks,
                          int64_t channels, int64_t strip) {
   return Bands(walks, g.images, channels, 8 * strip, strip);
 }
 
-/// `count` neighbouring columns, from column `to` on, that are neighbours in a slab from
-/// place `from` on.
+/// A range of `count` adjacent columns, starting at column `to`, that are also adjacent in a
+/// slab, starting at index `from`.
 struct Run {
   int64_t from, to, count;
 };
 
 /// Finds the runs of columns [column, column + n) of a band whose images' slabs are
-/// `image_size` apart, and returns their number.
+/// `image_size` apart. Returns the number of runs.
 inline int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
                         int64_t column, int64_t n, Run* runs) {
   const Run* const first = runs;
@@ -212,7 +217,7 @@ inline int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
   return runs - first;
 }
 
-/// Copies a strip of results, in rows of `pitch`, to their places.
+/// Copies a strip of results, in rows of `pitch` elements, to `product.to`.
 template <typename T>
 void Scatter(const GatheredProduct<T>& product, const Band& band,
              int64_t first_channel, int64_t rows, int64_t column, int64_t n,
@@ -244,9 +249,9 @@ void Scatter(const GatheredProduct<T>& product, const Band& band,
   }
 }
 
-/// Packs the filters of a phase, group by group: rows are x's channels, columns (filter,
-/// tap), in small blocks of both for the cache's sake. Sets `places` to the taps' places in
-/// the kernel; it has an element per tap.
+/// Packs the filters of a phase, group by group. Rows are the channels of x, and columns are
+/// (filter, tap) pairs. Copies small blocks of both to use the cache well. Sets `places`, which
+/// has one element per tap, to the indices of the taps in the kernel.
 template <typename T>
 void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
                  int64_t* places, T* packed, ThreadPool& pool) {

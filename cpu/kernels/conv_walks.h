@@ -1,13 +1,15 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 #define STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 
-// Which elements of a convolution's result and source meet, and slabs: source elements
-// rearranged into rows from which registers can be loaded.
+// Maps the elements of a convolution's result to the source elements that they read, and
+// rearranges source elements into slabs, whose rows registers can load. The CPU kernels of
+// conv, conv_transpose and conv_weight_grad use both.
 //
-// conv and conv_transpose are walks over a source. With a stride, the result of
-// conv_transpose divides into phases: elements whose places are equal modulo the stride meet
-// the same elements of the kernel, at neighbouring places of the source, so each phase is
-// one walk that skips no element.
+// A Walk describes this mapping along one dimension. conv and conv_transpose are both loops
+// over three Walks. If conv_transpose has a stride, its result divides into phases, which are
+// the elements whose indices are equal modulo the stride. The elements of a phase use the same
+// kernel elements, and adjacent elements read adjacent source elements. A phase therefore needs
+// one Walk per dimension, and skips no source element.
 //
 //   ForPhases(g, [&](const Walks& walks) { ... });
 
@@ -24,13 +26,13 @@
 
 namespace stowage::cpu {
 
-/// How the elements of a result, along one dimension, meet those of a source:
-/// element i and tap t meet at first + i * step + t * tap_step, if that is in
-/// [0, size).
+/// The source index that each result element and kernel tap reads, along one dimension. Element
+/// i reads index first + i * step + t * tap_step for tap t, if that index is in [0, size).
+/// Other indices are padding.
 struct Walk {
   int64_t count = 1, taps = 1;
   int64_t first = 0, step = 1, tap_step = 1, size = 1;
-  // Which elements of the result, and of the kernel, these are.
+  // The indices of these elements in the result, and of these taps in the kernel.
   int64_t to_first = 0, to_step = 1, to_size = 1;
   int64_t kernel_first = 0, kernel_step = 1;
 };
@@ -42,9 +44,9 @@ inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
   return product;
 }
 
-/// The geometry of a convolution by its shapes. Neighbouring dimensions along which each
-/// element meets only itself are merged: a map of a convolution by one element is a single
-/// line. Precondition: that of ConvGeometry.
+/// Returns the geometry of a convolution with these shapes, which must satisfy the precondition
+/// of ConvGeometry. Adjacent dimensions in which each element reads only the source element at
+/// its own index are merged. Each channel of a 1 x 1 convolution is therefore a single line.
 inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
                                const Attrs& attrs) {
   ConvGeometry g(x, w, y, attrs);
@@ -62,7 +64,7 @@ inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
   return g;
 }
 
-/// The walk of y's elements over x.
+/// Returns the walks that compute y: the elements of y over the source x.
 inline Walks ForwardWalks(const ConvGeometry& g) {
   Walks walks;
   for (size_t i = 0; i < walks.size(); ++i) {
@@ -78,8 +80,9 @@ inline Walks ForwardWalks(const ConvGeometry& g) {
   return walks;
 }
 
-/// The walk over dy of x's elements at places equal to `phase` modulo the stride. They meet
-/// the kernel's elements k for which the stride divides phase + before - k * dilation.
+/// Returns the walk that computes the elements of x at indices equal to `phase` modulo the
+/// stride, over the source dy. They use every kernel element k for which the stride divides
+/// phase + before - k * dilation.
 inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
   const int64_t common = std::gcd(dim.dilation, dim.stride);
   const int64_t period = dim.stride / common;
@@ -103,7 +106,7 @@ inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
       .kernel_step = period};
 }
 
-/// The phases along a dimension that have elements.
+/// Returns the number of phases with at least one element along a dimension.
 inline int64_t Phases(const ConvDim& dim) {
   return std::min(dim.stride, dim.in);
 }
@@ -124,7 +127,7 @@ void ForPhases(const ConvGeometry& g, F&& f) {
   }
 }
 
-/// Whether element i of every dimension meets only element i of the source.
+/// Returns whether element i of every dimension reads only element i of the source.
 inline bool MeetThemselves(const Walks& walks) {
   return std::all_of(walks.begin(), walks.end(), [](const Walk& walk) {
     return walk.taps == 1 && walk.step == 1 && walk.first == 0 &&
@@ -132,12 +135,13 @@ inline bool MeetThemselves(const Walks& walks) {
   });
 }
 
-/// Whether a source's maps are single lines (GeometryOf) whose elements meet themselves.
+/// Returns whether each channel of the source is a single line (see GeometryOf) whose elements
+/// are read only by the result elements at the same indices.
 inline bool AreLongLines(const Walks& walks) {
   return MeetThemselves(walks) && walks[0].count == 1 && walks[1].count == 1;
 }
 
-/// A place among the elements of a walk, and the image.
+/// The position of an element in a walk, and its image.
 struct Cursor {
   int64_t image, d, h, w;
 
@@ -158,7 +162,7 @@ struct Cursor {
   }
 };
 
-/// An element of the kernel, as steps along each walk.
+/// A kernel tap, as an index along each walk.
 struct Tap {
   int64_t d, h, w;
 
@@ -176,7 +180,7 @@ struct Tap {
   }
 };
 
-/// The number of a walk's tap among the elements of the kernel.
+/// Returns the index in the kernel of a tap of the walks.
 inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
                            const Tap& tap) {
   const int64_t at[] = {tap.d, tap.h, tap.w};
@@ -188,11 +192,11 @@ inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
   return place;
 }
 
-/// Bytes of a register.
+/// The size of a register in bytes.
 inline constexpr int64_t kRegisterBytes = Vec<float>::kLanes * sizeof(float);
 
-/// Copies n elements; may write up to a register of unspecified elements beyond them. Reads
-/// nothing at or beyond `end`.
+/// Copies n elements. May write up to one register of unspecified elements after them. Does not
+/// read at or beyond `end`.
 template <typename T>
 void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   constexpr int64_t kCount = kRegisterBytes / sizeof(T);
@@ -203,12 +207,13 @@ void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   for (; i < n; ++i) to[i] = from[i];
 }
 
-/// Copies `count` elements of a line, `step` apart, from `place` on; those outside [0, size)
-/// are 0. Writes and reads beyond the ends as CopyBeyond does.
+/// Copies `count` elements of a line to `to`, starting at index `place`, `step` apart. Elements
+/// at indices outside [0, size) are 0. Writes and reads beyond the ends as CopyBeyond does.
 template <typename T>
 void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
                 int64_t size, int64_t count, T* to) {
-  int64_t begin = 0;  // of those that exist
+  // The indices [begin, stop) of the copy are inside the line.
+  int64_t begin = 0;
   int64_t stop = count;
   if (place < 0) begin = std::min(count, CeilDiv(-place, step));
   if (place + (count - 1) * step >= size) {
@@ -226,12 +231,12 @@ void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
   for (int64_t i = stop; i < count; ++i) to[i] = T(0);
 }
 
-/// One channel of a source as whole lines padded with zeros, divided into the phases of the
-/// walk's steps, so that the elements a tap meets for neighbouring results are neighbours.
-/// If taps are so far apart that a phase would hold more elements than they meet, each tap
-/// has its own phase with only those. Result (d, h, w) is at Position(d, h, w), and meets
-/// tap t at Offset(t) from there. Lines may be longer than the result's; the elements
-/// between them are unspecified.
+/// The layout of one channel of a source as whole lines padded with zeros. The elements are
+/// divided into phases of the walk's step, so the elements that a tap reads for adjacent
+/// results are adjacent. If taps are so far apart that the phases would hold more elements than
+/// the taps read, each tap has its own phase with only its elements. For result (d, h, w), tap
+/// t is at Position(d, h, w) + Offset(t). Lines may be longer than those of the result. The
+/// elements between them are unspecified.
 class Slab {
  public:
   explicit Slab(const Walks& walks) : walks_(walks) {
@@ -251,15 +256,15 @@ class Slab {
     }
   }
 
-  /// Elements of all phases. Allocate a register's elements more: registers loaded at the
-  /// last results reach beyond the end.
+  /// Returns the number of elements of all phases. Allocate one more register, because
+  /// registers loaded at the last results extend beyond the end.
   int64_t size() const {
     return phases_[0] * phases_[1] * phases_[2] * phase_size();
   }
   int64_t Position(int64_t d, int64_t h, int64_t w) const {
     return (d * length_[1] + h) * length_[2] + w;
   }
-  /// One past the position of the last element.
+  /// Returns one past the position of the last element.
   int64_t positions() const {
     return Position(walks_[0].count - 1, walks_[1].count - 1,
                     walks_[2].count - 1) +

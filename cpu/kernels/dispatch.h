@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_KERNELS_DISPATCH_H_
 #define STOWAGE_CPU_KERNELS_DISPATCH_H_
 
-// Element types: dispatch from a run-time DType to a C++ type, rules for
+// Handles element types: dispatch from a run-time DType to a C++ type, rules for
 // CpuKernel::supports, and conversions between 16-bit floats and f32.
 //
 //   return OnFloat(x.dtype(), [&](auto zero) {
@@ -28,18 +28,18 @@ inline bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-/// The type in which elements of `dtype` are computed: f32 for f16 and bf16.
+/// Returns the type in which elements of `dtype` are computed, which is f32 for f16 and bf16.
 inline DType ComputedIn(DType dtype) {
   return IsHalf(dtype) ? DType::kF32 : dtype;
 }
 
-// Rules for CpuKernel::supports, by operand 0.
+// Functions for CpuKernel::supports that check operand 0.
 inline bool SupportsAll(const OpArgs&) { return true; }
 inline bool SupportsNumbers(const OpArgs& args) {
   return !IsHalf(args.type(0).dtype);
 }
 
-/// f(float()) or f(double()). Precondition: IsComputedFloat(dtype).
+/// Returns f(float()) or f(double()). Requires IsComputedFloat(dtype).
 template <typename F>
 auto OnFloat(DType dtype, F&& f) {
   STOWAGE_CHECK(IsComputedFloat(dtype));
@@ -47,7 +47,8 @@ auto OnFloat(DType dtype, F&& f) {
   return f(double{});
 }
 
-/// f(T()) with the element type T, uint8_t for bool. Precondition: neither f16 nor bf16.
+/// Returns f(T()), where T is the element type, or uint8_t for bool. `dtype` must not be f16 or
+/// bf16.
 template <typename F>
 auto OnNumber(DType dtype, F&& f) {
   switch (dtype) {
@@ -71,7 +72,8 @@ auto OnNumber(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// f(T()) with the unsigned integer type of the element's size, for moving elements.
+/// Returns f(T()), where T is the unsigned integer type of the element's size, for moving
+/// elements.
 template <typename F>
 auto OnWidth(DType dtype, F&& f) {
   switch (SizeOf(dtype)) {
@@ -87,7 +89,7 @@ auto OnWidth(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// f(int32_t()) or f(int64_t()). Precondition: IsIndex(dtype).
+/// Returns f(int32_t()) or f(int64_t()). Requires IsIndex(dtype).
 template <typename F>
 auto OnIndex(DType dtype, F&& f) {
   STOWAGE_CHECK(IsIndex(dtype));
@@ -95,16 +97,17 @@ auto OnIndex(DType dtype, F&& f) {
   return f(int64_t{});
 }
 
-// Runs of f16 and bf16 elements to f32, in which they are computed with, and back.
+// Convert ranges of f16 and bf16 elements to f32, in which they are computed, and back.
 //
 //   Widen(DType::kBF16, n, x, /*stride=*/1, wide);
 //   Narrow(DType::kBF16, n, wide, y);
 
-/// Converts n elements of type `half`, f16 or bf16, which are `stride` elements apart from `x`
-/// on, to f32; exact.
+/// Converts n elements of type `half`, which is f16 or bf16, to f32. The elements start at `x`
+/// and are `stride` elements apart. The conversion is exact.
 void Widen(DType half, int64_t n, const std::byte* x, int64_t stride, float* y);
 
-/// n contiguous elements of type `half`, f16 or bf16: the nearest, ties to even.
+/// Converts n floats to contiguous elements of type `half`, which is f16 or bf16. Rounds to
+/// nearest, ties to even.
 void Narrow(DType half, int64_t n, const float* x, std::byte* y);
 
 }  // namespace stowage::cpu

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 
-// The loop of elementwise kernels: operands of one shape and any strides, and a contiguous
-// result that may overwrite a contiguous operand.
+// Provides the loop of elementwise kernels. Operands have one shape and any strides. The result
+// is contiguous and may overwrite a contiguous operand.
 //
-// The body sees contiguous runs only. An operand that is strided or repeated within a run is
-// copied, a block at a time, through a buffer on the stack, so there is one body per op and
-// it computes the same for every layout. Operands and results of f16 and bf16 are likewise
-// converted if the body is one of f32; results are rounded once.
+// The body of the loop sees only contiguous ranges. An operand that is strided or repeated
+// within a range is copied, one block at a time, through a buffer on the stack. Each op
+// therefore needs only one body, which computes the same for every layout. Operands and results
+// of f16 and bf16 are converted in the same way if the body computes in f32. Results are
+// rounded once.
 //
 //   Elementwise<float, float, float>(launch, pool,
 //       [](int64_t n, int64_t index, float* y, const float* a,
@@ -28,13 +29,12 @@
 namespace stowage::cpu {
 namespace internal {
 
-// A body without its types, so that the loop is compiled once, not once per op and element
-// type.
+// A body without its types. The loop is compiled once, and not once per op and element type.
 struct ElementwiseBody {
   const void* body;
   void (*run)(const void* body, int64_t n, int64_t index, std::byte* y,
               const std::byte* const* operands);
-  // Bytes of an element in the body: of the result, of each operand.
+  // The sizes in bytes of the body's elements: of the result, then of each operand.
   std::array<size_t, 4> widths;
 };
 inline constexpr size_t kMaxOperands = 4;
@@ -49,16 +49,16 @@ struct ManyBody {
               std::byte* const* y);
 };
 
-// Runs over the first `operands` inputs of the launch, 1 to 3.
+// Runs the body over the first `operands` inputs of the launch, of which there are 1 to 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
-// Runs over all inputs of the launch, at most kMaxBlockOperands, with elements of `width`
-// bytes in the body.
+// Runs the body over all inputs of the launch, at most kMaxBlockOperands, with elements of
+// `width` bytes in the body.
 inline constexpr size_t kMaxBlockOperands = 5;
 void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
                BlockBody body);
-// Runs over the first `operands` inputs and all results, at most kMaxOperands, in elements of
-// `width` bytes.
+// Runs the body over the first `operands` inputs and all results, at most kMaxOperands of each,
+// with elements of `width` bytes in the body.
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
              size_t width, ManyBody body);
 
@@ -71,9 +71,10 @@ void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
 
 }  // namespace internal
 
-/// Runs body(n, index, y, operands...) over the elements of the launch's result: n elements
-/// from element number `index` on, with y and the operands contiguous from there. The element
-/// types are Out and In..., those of the launch, or float for f16 and bf16.
+/// Runs body(n, index, y, operands...) over the elements of the launch's result. Each call
+/// computes the n elements starting at element `index`, where y and the operands are
+/// contiguous. The element types are Out and In..., which must be the launch's types, or float
+/// for f16 and bf16.
 template <typename Out, typename... In, typename Body>
 void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
   const auto run = [](const void* typed, int64_t n, int64_t index, std::byte* y,
@@ -86,13 +87,14 @@ void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
                            {&body, run, {sizeof(Out), sizeof(In)...}});
 }
 
-/// The most elements of a block.
+/// The maximum number of elements in a block.
 inline constexpr int64_t kBlockElements = 512;
 
-/// Runs body(n, index, operands) over blocks of the elements of the launch's results: n of
-/// them from element number `index` on. `operands` has, for each input, at most
-/// kMaxBlockOperands, a pointer to its elements as T, contiguous; the launch's have that size,
-/// or are f16 or bf16 if T is float. The body stores its results itself.
+/// Runs body(n, index, operands) over blocks of the elements of the launch's results. Each call
+/// computes the n elements starting at element `index`. `operands` has a pointer to contiguous
+/// elements of type T for each input, of which there are at most kMaxBlockOperands. The
+/// launch's elements must have the size of T, or be f16 or bf16 if T is float. The body stores
+/// its results itself.
 template <typename T, typename Body>
 void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
                        const Body& body) {
@@ -104,9 +106,9 @@ void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
 }
 
 /// Calls f(place, in, out) for the registers of T that cover all elements of the launch's
-/// results; `in` has a pointer to T for each of its first `operands` inputs, `out` for each
-/// result. All of these are contiguous, of one size, and of type T, or f16 or bf16 if T is
-/// float. A result may overwrite an operand: f loads before it stores.
+/// results. `in` has a pointer to T for each of the first `operands` inputs, and `out` has one
+/// for each result. All of them must be contiguous and of one size, and of type T, or f16 or
+/// bf16 if T is float. A result may overwrite an operand, so f must load before it stores.
 template <typename T, typename F>
 void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
                      const F& f) {
@@ -124,13 +126,13 @@ void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
   internal::RunMany(launch, pool, operands, sizeof(T), {&f, run});
 }
 
-/// y = f(operands...) in registers of T: f takes and returns Vec<T>.
+/// Computes y = f(operands...) in registers of T, where f maps Vec<T> to Vec<T>.
 template <typename F, typename T, typename... In>
 void MapVec(const F& f, int64_t n, T* y, const In*... x) {
   ForEachVec<T>(n, [&](auto at) { at.Store(y, f(at.Load(x)...)); });
 }
 
-/// The same, compiled once, so that all callers get the same bits.
+/// Computes the same as MapVec, but is compiled only once, so all callers get the same bits.
 template <typename F, typename T, typename... In>
 [[gnu::noinline]] void MapBlock(const F& f, int64_t n, T* y, const In*... x) {
   MapVec(f, n, y, x...);
@@ -156,13 +158,13 @@ void CallBlock(const F& f, DType dtype, int64_t n, std::byte* y,
 
 }  // namespace internal
 
-/// CpuKernel::block of an op that is F of kOperands operands without attributes.
+/// CpuKernel::block of an op that is F, with kOperands operands and no attributes.
 template <typename F, size_t kOperands>
 void BlockOf(const Attrs&, DType dtype, int64_t n, std::byte* y,
              const std::byte* const* x) {
   internal::CallBlock<kOperands>(F(), dtype, n, y, x);
 }
-/// CpuKernel::block of an op that is F(attrs) of kOperands operands.
+/// CpuKernel::block of an op that is F(attrs), with kOperands operands.
 template <typename F, size_t kOperands>
 void BlockWithAttrs(const Attrs& attrs, DType dtype, int64_t n, std::byte* y,
                     const std::byte* const* x) {

@@ -1,24 +1,25 @@
 #ifndef STOWAGE_CPU_KERNELS_GEMM_H_
 #define STOWAGE_CPU_KERNELS_GEMM_H_
 
-// Matmuls: the inner loops, whole matmuls on the thread pool, of floats and of quantized
-// weights, and the trial by which the blocking of a matmul is tuned.
+// Provides the matmuls of the CPU kernels: the inner loops, whole matmuls on the thread pool
+// (of floats and of quantized weights), and the autotuner trial that finds the blocking of a
+// matmul.
 //
-//   const int64_t strip = StripElements<T>(k);  // scratch: strip * threads
+//   const int64_t strip = StripElements<T>(k);  // Scratch: strip * threads elements.
 //   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
 //
-// The inner loops compute a block of up to kBlockRows rows by one strip of a few registers of
-// columns, held in registers over k.
+// The inner loops compute a block of up to kBlockRows rows by one strip, which is a few
+// registers of columns. The block is held in registers over k.
 //
-// Eigen's matmul is not used: it allocates its packing blocks on the heap, and on the shapes
-// of a small transformer it is slower than these loops
+// These loops replace Eigen's matmul, which allocates its packing blocks on the heap. On the
+// shapes of a small transformer, Eigen's matmul is also slower than these loops
 // (docs/archive/2026-11-27-cpu-products.md), which read rows of a by broadcast, without
 // packing.
 //
-// Every element of c is one chain of multiply-adds in order of k, whatever strip or block
-// contains it: a chain that begins at 0, one that continues from c, or a separate one whose
-// sum is added to c (Into). The bits of a result therefore do not depend on tile sizes or
-// threads; they depend on where k is split, unless chains continue.
+// Each element of c is one chain of multiply-adds in order of k, whichever strip or block
+// contains it. The chain begins at 0, continues from c, or is a separate sum that is added to c
+// (see Into). The bits of a result therefore do not depend on tile sizes or threads. They
+// depend on where k is split, unless chains continue.
 //
 //   MultiplyStrip<T>(m, n, k, a, b, c, Into::kNew);
 
@@ -37,8 +38,8 @@
 
 namespace stowage::cpu {
 
-/// An operand read by single numbers: element (i, j) is at
-/// data[i * row + j * column].
+/// An operand that is read one number at a time. Element (i, j) is at data[i * row + j *
+/// column].
 template <typename T>
 struct Strided {
   const T* data;
@@ -50,7 +51,7 @@ struct Strided {
   }
 };
 
-/// An operand whose rows are contiguous, `row` apart. `padded` says that whole
+/// An operand whose rows are contiguous and `row` elements apart. If `padded` is true, whole
 /// registers may be read past the end of a row.
 template <typename T>
 struct Rows {
@@ -63,20 +64,21 @@ struct Rows {
   }
 };
 
-/// How a result is combined with the previous value of c.
+/// Specifies how a result is combined with the previous value of c.
 enum class Into {
-  kNew,    // c = a b
-  kChain,  // c + a b; the chain of each element continues from c
-  kSum,  // c + a b, each rounded before they are added, which keeps the errors of long
-         // sums those of their parts
+  kNew,    // c = a b.
+  kChain,  // c + a b. The chain of each element continues from c.
+  // c + a b, each rounded before they are added. The rounding error of a long sum is then only
+  // as large as the errors of its partial sums.
+  kSum,
 };
-/// Chains that continue from c, or begin at 0.
+/// Returns kChain if `accumulate` is true, and otherwise kNew.
 inline Into Chains(bool accumulate) {
   return accumulate ? Into::kChain : Into::kNew;
 }
 
-/// Terms added to every complete element of c, in this order, each sum rounded: a row, the
-/// same for all rows, and a matrix. Either may be absent.
+/// Terms that are added to each complete element of c, in this order. Each sum is rounded.
+/// `row` is the same for all rows of c, and `matrix` has the shape of c. Either may be absent.
 template <typename T>
 struct Finish {
   const T* row = nullptr;
@@ -92,9 +94,10 @@ struct Finish {
 
 namespace internal {
 
-// 32 registers hold at most 8 x 3 sums, 3 registers of b and one of a; 16 hold 4 x 3. With
-// AVX-512, 8 x 2 sums keep the multipliers busy and let one block begin while the previous
-// one ends; rows whose length is a power of 2 are also whole strips more often.
+// 32 registers hold at most 8 x 3 sums, 3 registers of b and one of a. 16 registers hold 4 x 3
+// sums. With AVX-512, 8 x 2 sums keep the multipliers busy and let one block begin while the
+// previous one ends. In addition, rows whose length is a power of 2 are more often a whole
+// number of strips.
 #if defined(__AVX512F__)
 inline constexpr int kBlockRows = 8;
 inline constexpr int kStripVecs = 2;
@@ -109,10 +112,10 @@ inline constexpr int kMaxStripVecs = 3;
 
 }  // namespace internal
 
-/// Columns of a strip by default (cpu/blocking.h).
+/// The default number of columns in a strip (cpu/blocking.h).
 template <typename T>
 inline constexpr int64_t kStripColumns = internal::kStripVecs* Vec<T>::kLanes;
-/// Columns of a strip, at most.
+/// The maximum number of columns in a strip.
 template <typename T>
 inline constexpr int64_t kMaxStripColumns =
     internal::kMaxStripVecs* Vec<T>::kLanes;
@@ -120,9 +123,9 @@ inline constexpr int64_t kMaxStripColumns =
 namespace internal {
 
 enum class Tail {
-  kNone,    // the strip is whole registers
-  kPadded,  // its last register is partly used, b may be read past it
-  kExact,   // its last register is partly used
+  kNone,    // The strip is a whole number of registers.
+  kPadded,  // The last register is partly used. b may be read past it.
+  kExact,   // The last register is partly used.
 };
 
 template <typename T, int kM, int kVecs, Tail kTail>
@@ -152,8 +155,8 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
       __builtin_prefetch(c.data + i * c.row + j * V::kLanes, 1);
     }
   }
-  // Prefetches a few elements of a, whose rows may be far apart: the same few sets of the first
-  // cache hold no more.
+  // Prefetches only a few elements of a. Its rows may be far apart and map to the same few sets
+  // of the L1 cache, which hold no more.
   constexpr int kAhead = 6;
   const T* b_row = b.data;
   const T* a_column = a.data;
@@ -179,7 +182,7 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
     b_row += b.row;
     a_column += a.column;
   }
-  // Loops over sums are unrolled, or these would not stay in registers.
+  // Loops over sums are unrolled. Otherwise the sums would not stay in registers.
   const auto add = [&](const T* from, int64_t row) {
 #pragma GCC unroll 8
     for (int i = 0; i < kM; ++i) {
@@ -209,7 +212,7 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   }
 }
 
-// The rows left over, by ever smaller blocks.
+// Computes the remaining rows in successively smaller blocks.
 template <typename T, int kM, int kVecs, Tail kTail>
 void MultiplyRows(int64_t m, int64_t n, int64_t k, Strided<T> a,
                   Rows<const T> b, Rows<T> c, Into into, Finish<T> finish) {
@@ -243,7 +246,8 @@ void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
 
 }  // namespace internal
 
-/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kMaxStripColumns, m >= 1.
+/// Computes a (m, k) b (k, n) into c (m, n), then adds `finish`. Requires 1 <= n <=
+/// kMaxStripColumns and m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,
@@ -258,7 +262,8 @@ void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
   }
 }
 
-/// The same for any n, strip by strip; chains go on with `accumulate`.
+/// Computes a (m, k) b (k, n) into c (m, n) for any n, strip by strip. If `accumulate` is true,
+/// chains continue from c.
 template <typename T>
 void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
               Rows<T> c, bool accumulate) {
@@ -268,8 +273,9 @@ void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   }
 }
 
-/// Copies b (k, n) to rows of `row` elements, a multiple of the register's
-/// lanes and >= n, with zeros after the n-th.
+/// Copies b (k, n) to rows of `row` elements. `row` must be a multiple of the number of lanes
+/// of a register, and at least n. Sets the elements from the n-th to the end of its register to
+/// zero.
 template <typename T>
 void Pack(int64_t k, int64_t n, Strided<T> b, T* packed, int64_t row);
 
@@ -278,18 +284,18 @@ extern template void Pack(int64_t, int64_t, Strided<double>, double*, int64_t);
 
 // --- On the thread pool ------------------------------------------------------
 //
-// A matmul is divided into tasks (chunk of rows, strip of columns). Each task packs its own
-// strip of b, which costs a few percent of the task and saves a second pass with a barrier.
-// The scratch is one strip per thread, however large the matmul.
+// A matmul is divided into tasks, each a chunk of rows and a strip of columns. Each task packs
+// its own strip of b, which costs a few percent of the task's time but avoids a second pass
+// with a barrier. The scratch is one strip per thread, whatever the size of the matmul.
 //
-// A Blocking changes how the matmul is divided. Packed strips are at most kStripColumns
-// wide, so the scratch is the same for every Blocking.
+// A Blocking changes how the matmul is divided. Packed strips are at most kStripColumns wide,
+// so the scratch is the same for every Blocking.
 
-/// Depth of a packed strip: 32 KiB of it on AVX-512.
+/// The depth of a packed strip, which is 32 KiB on AVX-512.
 template <typename T>
 inline constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
 
-/// Elements of a packed strip for matmuls of that depth (k).
+/// Returns the number of elements in a packed strip of a matmul of this depth (k).
 template <typename T>
 constexpr int64_t StripElements(int64_t depth) {
   return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
@@ -297,7 +303,7 @@ constexpr int64_t StripElements(int64_t depth) {
 
 inline constexpr int64_t kMaxTaskRows = 256;
 
-/// Columns of a strip; for packed strips at most kStripColumns.
+/// Returns the number of columns in a strip, which is at most kStripColumns for packed strips.
 template <typename T>
 int64_t StripColumns(const Blocking& blocking) {
   if (blocking.strip == 0) return kStripColumns<T>;
@@ -305,15 +311,15 @@ int64_t StripColumns(const Blocking& blocking) {
   return blocking.packs ? std::min(columns, kStripColumns<T>) : columns;
 }
 
-/// Rows of c that are computed at once.
+/// The number of rows of c that are computed together.
 inline constexpr int64_t kTileRows = 8;
 
-/// Rows of a task: many, so that a packed strip is reused often, but few enough for at least
-/// two tasks per thread.
+/// Returns the number of rows in a task. It is large, so that a packed strip is reused often,
+/// but small enough for at least two tasks per thread.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
                            int threads) {
   constexpr int64_t kMin = 32;
-  // With 8 tasks, one that begins late delays the end only a little.
+  // With 8 tasks, a task that begins late delays the end only a little.
   const int64_t tasks = std::max(8, 2 * threads);
   int64_t chunk = kMaxTaskRows;
   while (chunk > kMin && CeilDiv(rows, chunk) * tasks_per_row_chunk < tasks)
@@ -328,16 +334,17 @@ inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
              : blocking.task_rows;
 }
 
-/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <= kStripColumns, or
-/// kMaxStripColumns if nothing is packed. `packs` is a Blocking's; strips that are not
-/// contiguous are always packed. Each kBlockDepth of k is a separate sum, but the first
-/// continues from c. `packed` has StripElements(k) elements. `finish`, and after(i, rows) for
-/// kTileRows rows of c at a time, are applied while the rows are in the cache.
+/// Runs one task, which computes c (m, n) = a (m, k) b (k, n), or adds to c if `accumulate` is
+/// true. Requires n <= kStripColumns, or n <= kMaxStripColumns if nothing is packed. `packs` is
+/// Blocking::packs. Strips that are not contiguous are always packed. Each kBlockDepth of k is
+/// a separate sum, except that the first continues from c. `packed` has StripElements(k)
+/// elements. `finish`, and after(i, rows) for kTileRows rows of c at a time, are applied while
+/// the rows are in the cache.
 template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
                  Rows<T> c, bool accumulate, T* packed, bool packs = true,
                  const Finish<T>& finish = {}, const After& after = nullptr) {
-  // With fewer rows than this, packing a strip costs more than it gains.
+  // With fewer rows, packing a strip costs more than it saves.
   constexpr int64_t kPackRows = 16;
   const bool pack = b.column != 1 || (packs && m >= kPackRows);
   for (int64_t p = 0; p < k; p += kBlockDepth<T>) {
@@ -363,7 +370,7 @@ void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
   }
 }
 
-/// c (m, n) = a (m, k) b (k, n), or c += with `accumulate`. `scratch` has
+/// Computes c (m, n) = a (m, k) b (k, n), or adds to c if `accumulate` is true. `scratch` has
 /// StripElements(k) elements for each thread of the pool.
 template <typename T>
 void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
@@ -386,9 +393,10 @@ void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
 //
 //   std::optional<BlockingTrial> trial = ProductTrial(m, n, k, a, b, pool.threads());
 
-/// The trial of a (m, k) b (k, n), or a part of it, on other memory with the same strides;
-/// the elements of a and b are not read. None for matmuls below kMinTrialWork, parts that
-/// span more than kMaxTrialBytes, and shapes with a single candidate.
+/// Returns a trial of a (m, k) b (k, n), or of a smaller matmul if it is large. The trial runs
+/// on memory of its own with the same strides, and does not read a and b. Returns nullopt for
+/// matmuls with less work than kMinTrialWork, for trials that span more than kMaxTrialBytes,
+/// and for shapes with only one candidate.
 template <typename T>
 std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,
@@ -403,25 +411,26 @@ extern template std::optional<BlockingTrial> ProductTrial(
     int64_t, int64_t, int64_t, const Strided<double>&, const Strided<double>&,
     int);
 
-// Matmuls with quantized weights, stored in rows of blocks as in their files. A task
-// dequantizes a few thousand numbers at a time into its thread's scratch, and multiplies
-// those: the bits are those of a matmul with all numbers as floats.
+// Matmuls with quantized weights, which are stored in rows of blocks as in their files. A task
+// dequantizes a few thousand numbers at a time into its thread's scratch, and multiplies them.
+// The result is bit-identical to a matmul whose weights are all dequantized first.
 //
 //   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   QuantizedProduct<T>(pool, m, x, w, /*transposed=*/true, y, scratch);
 
-/// Dequantizes numbers [first, first + count) of a row. Precondition: whole blocks.
+/// Dequantizes numbers [first, first + count) of a row. The range must consist of whole blocks.
 template <typename T>
 void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
                  int64_t count, T* to);
 
-/// Elements of scratch per thread of QuantizedProduct with blocks of `type`.
+/// Returns the number of scratch elements per thread that QuantizedProduct uses for blocks of
+/// `type`.
 template <typename T>
 int64_t QuantizedScratch(WeightType type);
 
-/// y = x w^T with x (m, columns) and y (m, rows), or, not transposed, y = x w with
-/// x (m, rows) and y (m, columns). `scratch` has QuantizedScratch elements for each
-/// thread of the pool.
+/// Computes y = x w^T with x (m, columns) and y (m, rows) if `transposed` is true. Otherwise
+/// computes y = x w with x (m, rows) and y (m, columns). `scratch` has QuantizedScratch
+/// elements for each thread of the pool.
 template <typename T>
 void QuantizedProduct(ThreadPool& pool, int64_t m, Strided<T> x,
                       const BlockMatrix& w, bool transposed, Rows<T> y,

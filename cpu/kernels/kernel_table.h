@@ -1,9 +1,9 @@
 #ifndef STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 #define STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 
-// The table of the kernels of one CPU target, and the kernels that replace others in the
-// table of a target with AVX512-BF16. The sources of cpu/kernels are compiled once for each
-// CPU target (cpu/targets.h); a kernel calls kernels of its own target only.
+// Declares the table of the kernels of one CPU target, and the kernels that replace others in
+// the table of a target with AVX512-BF16. The sources of cpu/kernels are compiled once for each
+// CPU target (cpu/targets.h). A kernel calls only kernels of its own target.
 //
 //   const CpuKernel::BlockFn block = OwnKernel(OpKind::kGeluTanhGrad).block;
 
@@ -15,32 +15,32 @@
 #include "ir/op_kind.h"
 #include "ir/tensor_type.h"
 
-// The name of the table's symbol; cpu/BUILD sets it for targets besides the baseline.
+// The symbol name of the table. cpu/BUILD sets it for targets other than the baseline.
 #ifndef STOWAGE_CPU_KERNEL_TABLE
 #define STOWAGE_CPU_KERNEL_TABLE stowage_cpu_kernels
 #endif
 
-/// extern "C", since the linker is given its name (cpu/cpu_target.bzl).
+/// extern "C", because cpu/cpu_target.bzl gives the linker this name.
 extern "C" const stowage::cpu::KernelTable STOWAGE_CPU_KERNEL_TABLE;
 
 namespace stowage::cpu {
 
-/// The kernel of an op in this target's table, for kernels that call others.
+/// Returns the kernel of an op in this target's table, for kernels that call other kernels.
 inline const CpuKernel& OwnKernel(OpKind op) {
   return GetKernel(op, STOWAGE_CPU_KERNEL_TABLE);
 }
 
 }  // namespace stowage::cpu
 
-// Kernels that multiply pairs of bf16 elements (bf16_gemm.h). Each replaces its op's kernel
-// in the table of a target with AVX512-BF16, and calls that kernel for all other types.
+// Kernels that multiply pairs of bf16 elements (bf16_gemm.h). Each replaces its op's kernel in
+// the table of a target with AVX512-BF16, and calls the replaced kernel for all other types.
 //
 //   constinit const CpuKernel Attention =
 //       Bf16Kernel<kernels::Attention, RunByPairs, WorkspaceByPairs>();
 
 #ifdef STOWAGE_CPU_BF16_PAIRS
 
-/// Calls what(op) for each op with such a kernel.
+/// Calls what(op) for each op that has a bf16 kernel.
 #define STOWAGE_CPU_BF16_KERNELS(what)                                  \
   what(Attention) what(AttentionGrad) what(AttentionQkvGrad) what(Conv) \
       what(ConvTranspose) what(ConvWeightGrad) what(EpilogueMatMul)     \
@@ -49,13 +49,13 @@ inline const CpuKernel& OwnKernel(OpKind op) {
 
 namespace stowage::cpu {
 
-/// CpuKernel::supports of kernels of f32, f64 and bf16.
+/// CpuKernel::supports for kernels of f32, f64 and bf16.
 inline bool SupportsBf16(const OpArgs& args) {
   const DType dtype = args.type(0).dtype;
   return dtype == DType::kBF16 || IsComputedFloat(dtype);
 }
 
-/// The kernel kOther with kRun and kWorkspace for an operand 0 of bf16.
+/// Returns the kernel kOther, with kRun and kWorkspace if operand 0 is bf16.
 template <const CpuKernel& kOther, CpuKernel::RunFn kRun,
           CpuKernel::WorkspaceFn kWorkspace>
 constexpr CpuKernel Bf16Kernel(CpuKernel::SupportsFn supports = SupportsBf16) {

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_MATMUL_H_
 
-// The matmul of a node's first two operands, with the rest of the node (its tail) applied to
-// a few rows of a task at a time while they are in the cache. Work is divided into (matrix,
-// chunk of rows, strip of columns); see gemm.h. For f16 and bf16 a task converts a strip of b
-// and some rows of a at a time to f32, and rounds its sums once.
+// Computes the matmul of a node's first two operands. The remaining operations of the node (its
+// tail) are applied to a few rows of a task at a time while they are in the cache. Work is
+// divided into (matrix, chunk of rows, strip of columns) (see gemm.h). For f16 and bf16, a task
+// converts a strip of b and a few rows of a at a time to f32, and rounds its sums once.
 //
 //   RunProduct<float>(launch, pool, blocking, launch.outputs[0], NoTail<float>());
 
@@ -29,14 +29,14 @@
 namespace stowage::cpu {
 namespace internal {
 
-// One operand: a stack of matrices.
+// An operand, which is a batch of matrices.
 template <typename T>
 struct Operand {
   Strided<T> matrix;
   Shape batch;
   Strides batch_strides;
 
-  // Keeps only the first `rank` leading dimensions.
+  // Keeps only the first `rank` batch dimensions.
   void KeepBatch(int rank) {
     const auto count = static_cast<size_t>(rank);
     batch = Shape(Shape(batch).span().first(count));
@@ -60,15 +60,16 @@ Operand<T> MakeOperand(const TensorView& x, bool transposed) {
       {x.as<const T>(), x.strides[row], x.strides[column]},
       Shape(x.shape().span().first(static_cast<size_t>(row))),
       Strides(x.strides.span().first(static_cast<size_t>(row)))};
-  // The stride along a dimension of 1 is arbitrary; make it recognizable.
+  // The stride of a dimension of size 1 is arbitrary. This sets a value that contiguous
+  // operands have.
   if (x.shape()[row] == 1) operand.matrix.row = x.shape()[column];
   if (x.shape()[column] == 1) operand.matrix.column = 1;
   if (transposed) std::swap(operand.matrix.row, operand.matrix.column);
   return operand;
 }
 
-// Merges leading dimensions of `a` into its rows, from the last one on, as far as they
-// continue the rows and b is the same matrix along them.
+// Merges batch dimensions of `a` into its rows, beginning with the last. Stops at the first
+// dimension that does not continue the rows, or along which b is not the same matrix.
 template <typename T>
 void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   int kept = a->batch.rank();
@@ -86,7 +87,7 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
-// The matmuls of a launch: `matrices` of (rows, depth) by (depth, columns).
+// The matmuls of a launch: `matrices` matmuls of (rows, depth) by (depth, columns).
 template <typename T>
 struct ProductOf {
   Operand<T> a, b;
@@ -107,7 +108,7 @@ struct ProductOf {
   }
 };
 
-// A matrix of f16 or bf16: element (i, j) is i * row + j * column elements after the first.
+// A matrix of f16 or bf16. Element (i, j) is i * row + j * column elements after the first.
 struct HalfMatrix {
   DType dtype;
   const std::byte* data;
@@ -115,7 +116,8 @@ struct HalfMatrix {
   int64_t column;
 };
 
-// Converts m rows and n columns from (i, j) on to f32, into `wide` in memory order.
+// Converts m rows and n columns, starting at (i, j), to f32. Writes them to `wide` in memory
+// order.
 inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
                                  int64_t m, int64_t n, float* wide) {
   const std::byte* from = x.data + (i * x.row + j * x.column) * SizeOf(x.dtype);
@@ -130,14 +132,14 @@ inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
   return {wide, by_columns ? 1 : length, by_columns ? length : 1};
 }
 
-// Elements of f32 that HalfTask needs for matmuls of that many rows and that depth: a packed
-// strip of b, as many to convert into, and the sums.
+// Returns the number of f32 elements that HalfTask needs for matmuls with this number of rows
+// and this depth: a packed strip of b, a buffer of the same size for conversion, and the sums.
 inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
   return 2 * StripElements<float>(depth) +
          std::min(rows, kMaxTaskRows) * kStripColumns<float>;
 }
 
-// ProductTask for f16 or bf16. `to` is the first of the task's elements of the result, whose
+// Runs a ProductTask for f16 or bf16. `to` is the first element of the task's result, whose
 // rows are `to_row` elements apart. finish(i, sums) is applied to the n sums of row i before
 // they are rounded.
 template <typename FinishRow>
@@ -167,7 +169,7 @@ void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
 
 }  // namespace internal
 
-/// The tail of a node that is only a matmul, of f32 or f64.
+/// The tail of a node that is only a matmul of f32 or f64.
 template <typename T>
 struct NoTail {
   static constexpr bool kTakesRows = false;
@@ -175,12 +177,15 @@ struct NoTail {
   Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
 };
 
-/// The matmul of the first two operands of `launch` into y, divided by `blocking` (for f16
-/// and bf16 by the default), and its tail: FinishOf(row, column) is added to the elements
-/// from there on, where rows are numbered over all matrices. Then, if the tail kTakesRows,
-/// For(row, column, n, m) gives a function that is called with (i, rows) when these rows of a
-/// task of m rows and n columns are complete. If it kTakesSums, f16 and bf16 use neither, but
-/// FinishRow(row, column, n, sums) is called with sums that are rounded next.
+/// Computes the matmul of the first two operands of `launch` into y, divided according to
+/// `blocking`, and applies its tail. `blocking` must be the default for f16 and bf16. Rows are
+/// numbered over all matrices.
+///
+/// FinishOf(row, column) returns the terms that are added to the elements starting at that
+/// position. If Tail::kTakesRows is true, For(row, column, n, m) returns a function that is
+/// called with (i, rows) when these rows of a task of m rows and n columns are complete. If
+/// Tail::kTakesSums is true, f16 and bf16 use neither of these functions. Instead,
+/// FinishRow(row, column, n, sums) is called before the sums are rounded.
 template <typename T, typename Tail>
 void RunProduct(const Launch& launch, ThreadPool& pool,
                 const Blocking& blocking, const TensorView& y,
@@ -198,8 +203,8 @@ void RunProduct(const Launch& launch, ThreadPool& pool,
   const int64_t row_chunks = CeilDiv(rows, task_rows);
   pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
                                                        int thread) {
-    // No structured bindings: the lambdas below capture these, which clang 14 refuses for
-    // bindings in C++20.
+    // Structured bindings are not used here. The lambdas below capture these values, which
+    // clang 14 does not support for structured bindings in C++20.
     const auto& a = product.a;
     const auto& b = product.b;
     const int64_t rows = product.rows;
@@ -254,7 +259,7 @@ void RunProduct(const Launch& launch, ThreadPool& pool,
   });
 }
 
-/// The workspace of such a matmul.
+/// Returns the workspace size of RunProduct.
 inline Bytes MatMulWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
   const Shape& a = args.shape(0);
@@ -272,8 +277,8 @@ inline Bytes MatMulWorkspace(const OpArgs& args,
   });
 }
 
-/// The trial of such a matmul's blocking; none for f16, bf16, stacks of both operands, or if
-/// ProductTrial has none.
+/// Returns the trial for the blocking of RunProduct. Returns nullopt for f16 and bf16, if the
+/// launch has more than one matrix after merging, or if ProductTrial returns nullopt.
 std::optional<BlockingTrial> MatMulTrial(const Launch& launch, int threads);
 
 }  // namespace stowage::cpu

@@ -1,22 +1,23 @@
 #ifndef STOWAGE_CPU_KERNELS_OPTIMIZER_UPDATES_H_
 #define STOWAGE_CPU_KERNELS_OPTIMIZER_UPDATES_H_
 
-// The dynamic code of 8-bit moments (math/optimizer.h) for many numbers: the same bytes as
-// Encode of each, without branches, so that compilers vectorize it.
+// Encodes many numbers in the dynamic 8-bit code of optimizer moments (math/optimizer.h). The
+// bytes are the same as Encode of each number, but the loop has no branches, so compilers
+// vectorize it.
 //
 //   EncodeDynamic<math::DynamicCode>(v, count, 1 / scale, codes);
 //
-// The code is monotonic: each code is nearest to an interval of floats that ends at a last
-// one. A table by the float's exponent and the first six bits of its mantissa gives the
-// code where the table's interval begins; an interval contains at most two last floats, so
-// two comparisons find the code.
+// The code is monotonic, so each code covers an interval of floats. A table indexed by the
+// exponent of the float and the first six bits of its mantissa gives the code at the start of
+// the table's interval. At most two codes end within an interval of the table, so two
+// comparisons find the code.
 
 #include <cstdint>
 
 namespace stowage::cpu {
 
-/// codes[i] = Code::Encode(numbers[i] * inverse) for i < count. Code is
-/// math::SignedDynamicCode or math::DynamicCode; the arrays do not overlap.
+/// Sets codes[i] = Code::Encode(numbers[i] * inverse) for i < count. Code is
+/// math::SignedDynamicCode or math::DynamicCode. The arrays must not overlap.
 template <typename Code>
 void EncodeDynamic(const float* numbers, int64_t count, float inverse,
                    uint8_t* codes);

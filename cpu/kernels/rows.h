@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CPU_KERNELS_ROWS_H_
 #define STOWAGE_CPU_KERNELS_ROWS_H_
 
-// Reductions of one contiguous row, for kernels along the last axis: sums, maxima, and the
-// loss of a row of logits with its gradient.
+// Reduces one contiguous row, for kernels along the last axis: sums, maxima, and the loss of a
+// row of logits with its gradient.
 //
 //   T largest = RowMax(n, x);
 //   T total = RowSum<T>(n, [&](auto at) { return Exp(at.Load(x)); });
@@ -18,7 +18,7 @@
 
 namespace stowage::cpu {
 
-/// The largest element; unspecified if one is NaN.
+/// Returns the largest element. The result is unspecified if an element is NaN.
 template <typename T>
 T RowMax(int64_t n, const T* x) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -27,8 +27,8 @@ T RowMax(int64_t n, const T* x) {
   return LargestLane(top);
 }
 
-/// The sum of the registers term(place), whose lanes outside the row must be 0. Runs of 64
-/// registers are summed separately, which keeps rounding errors of long rows small.
+/// Returns the sum of the registers term(place), whose lanes outside the row must be 0. Each 64
+/// registers are summed separately, which keeps the rounding errors of long rows small.
 template <typename T, typename F>
 T RowSum(int64_t n, F&& term) {
   constexpr int kBlock = 64;
@@ -46,7 +46,7 @@ T RowSum(int64_t n, F&& term) {
   return SumLanes(total + sum);
 }
 
-/// log(sum(exp(x))), computed after subtracting the largest element.
+/// Returns log(sum(exp(x))), computed after subtracting the largest element.
 template <typename T>
 T LogSumExp(int64_t n, const T* x) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -57,7 +57,7 @@ T LogSumExp(int64_t n, const T* x) {
   return largest + std::log(total);
 }
 
-/// dx = factor (softmax(x) - onehot(label)); dx may be x.
+/// Computes dx = factor (softmax(x) - onehot(label)). dx may be x.
 template <typename T>
 void LogitsGrad(int64_t n, const T* x, T log_sum_exp, int64_t label, T factor,
                 T* dx) {

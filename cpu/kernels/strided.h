@@ -1,17 +1,17 @@
 #ifndef STOWAGE_CPU_KERNELS_STRIDED_H_
 #define STOWAGE_CPU_KERNELS_STRIDED_H_
 
-// Strided operands: walks over them in the row-major order of a shape, copies, and checks
-// of indices.
+// Provides loops over strided operands in the row-major order of a shape, copies, and range
+// checks of indices.
 //
-// Dimensions that are contiguous in every operand are merged: contiguous operands become
-// one run, and a bias added to rows becomes runs of a row's length. Elements are numbered
-// in the row-major order of the shape; a range of numbers is a chunk of work.
+// Dimensions that are contiguous in every operand are merged. Contiguous operands become one
+// run, and a bias that is added to rows becomes runs of a row's length. Elements are numbered
+// in the row-major order of the shape. A range of these numbers is a chunk of work.
 //
 //   StridedWalk<2> walk(shape, {&a.strides, &b.strides});
 //   walk.Runs(begin, end, [&](int64_t index, const auto& offsets, int64_t n) {
-//     // n elements: element i of operand k is at offsets[k] + i *
-//     // walk.inner(k)
+//     // A run of n elements. Element i of operand k is at offsets[k] + i *
+//     // walk.inner(k).
 //   });
 
 #include <algorithm>
@@ -48,23 +48,23 @@ class StridedWalk {
         steps_[Last()] = steps;
       }
     }
-    if (rank_ == 0) {  // a single element
+    if (rank_ == 0) {  // A single element.
       rank_ = 1;
       dims_[0] = 1;
       steps_[0].fill(1);
     }
   }
 
-  /// After merging; at least 1.
+  /// Returns the number of axes after merging, which is at least 1.
   int rank() const { return rank_; }
   int64_t dim(int axis) const { return dims_[static_cast<size_t>(axis)]; }
   int64_t step(int axis, int operand) const {
     return steps_[static_cast<size_t>(axis)][static_cast<size_t>(operand)];
   }
-  /// Stride of operand k within a run.
+  /// Returns the stride of operand k within a run.
   int64_t inner(int operand) const { return step(rank_ - 1, operand); }
 
-  /// f(index, offsets, count) for the runs that make up elements [begin, end).
+  /// Calls f(index, offsets, count) for each run of the elements [begin, end).
   template <typename F>
   void Runs(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return;
@@ -86,7 +86,7 @@ class StridedWalk {
       f(index, offsets, count);
       index += count;
       if (index == end) return;
-      // The run reached the end of the last axis: step the one before.
+      // The run reached the end of the last axis, so the axes before it advance.
       Advance(Last(), count, &place, &offsets);
       for (size_t a = Last(); place[a] == dims_[a]; --a) {
         Advance(a, -dims_[a], &place, &offsets);
@@ -97,8 +97,8 @@ class StridedWalk {
 
  private:
   size_t Last() const { return static_cast<size_t>(rank_ - 1); }
-  // Whether an axis of `dim` elements, `steps` apart, continues the last axis so far for
-  // every operand.
+  // Returns whether, for every operand, an axis of `dim` elements that are `steps` apart
+  // continues the last merged axis.
   bool Continues(const Offsets& steps, int64_t dim) const {
     for (size_t k = 0; k < steps.size(); ++k) {
       if (steps_[Last()][k] != steps[k] * dim) return false;
@@ -118,7 +118,7 @@ class StridedWalk {
   std::array<Offsets, kMaxRank> steps_ = {};
 };
 
-/// Whether all indices are in [0, size). Kernels check all indices before they write.
+/// Returns whether all indices are in [0, size). Kernels check all indices before they write.
 template <typename Index>
 bool InRange(const Index* indices, int64_t count, int64_t size) {
   bool good = true;
@@ -128,7 +128,7 @@ bool InRange(const Index* indices, int64_t count, int64_t size) {
   return good;
 }
 
-/// The same for a view, whose repeated elements are checked once.
+/// Returns whether all indices of a view are in [0, size). Checks repeated elements only once.
 template <typename Index>
 bool InRange(const TensorView& indices, int64_t size) {
   Shape shape = indices.shape();
@@ -148,19 +148,19 @@ bool InRange(const TensorView& indices, int64_t size) {
   return good;
 }
 
-/// Strides over the first element of each line along `axis`: `strides` with 0 at `axis`.
+/// Returns `strides` with 0 at `axis`, which visit the first element of each line along `axis`.
 inline Strides StepsToLines(Strides strides, int64_t axis) {
   strides[static_cast<int>(axis)] = 0;
   return strides;
 }
 
-/// Copies the elements of `shape`, each `width` bytes (1, 2, 4 or 8), between any strides,
-/// in parallel. No element of `to` may overlap one of `from`.
+/// Copies the elements of `shape`, each of `width` bytes (1, 2, 4 or 8), in parallel, from any
+/// strides to any strides. `from` and `to` must not overlap.
 void CopyStrided(const Shape& shape, Bytes width, const std::byte* from,
                  const Strides& from_strides, std::byte* to,
                  const Strides& to_strides, ThreadPool& pool);
 
-/// to += x; integers wrap around.
+/// Computes to += x. Integers wrap around.
 template <typename T>
 void AddTo(T& to, T x) {
   if constexpr (std::is_integral_v<T>) {

@@ -1,13 +1,15 @@
 #ifndef STOWAGE_CPU_KERNELS_VEC_H_
 #define STOWAGE_CPU_KERNELS_VEC_H_
 
-// Vec<T>: a register of lanes of T (float or double) on Eigen's packets, which provide the
-// widest registers of every instruction set and vectorized exp, log, tanh, sin and cos.
+// Provides Vec<T>, a SIMD register with lanes of type T (float or double). It wraps Eigen's
+// packets, which use the widest registers of each instruction set and have vectorized exp, log,
+// tanh, sin and cos.
 //
-// Kernels use these instead of Eigen's arrays, whose assignment computes elements up to the
-// first aligned address one by one, with another exp than the rest, so that results depend on
-// a buffer's address. Here element i of a run is computed by the same instructions at any
-// address, in the last, partly filled register, too.
+// Kernels use Vec<T> instead of Eigen's arrays. An assignment of an Eigen array computes the
+// elements up to the first aligned address one by one, with a different exp from the one that
+// it uses for the other elements. Its results therefore depend on a buffer's address. With
+// Vec<T>, element i of a range is computed by the same instructions at any address, even in a
+// partly filled last register.
 //
 //   ForEachVec<T>(n, [&](auto at) {
 //     at.Store(y, Exp(at.Load(x)));
@@ -15,10 +17,10 @@
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-// g++ warns that template arguments such as __m512 lose their alignment attribute, on which
-// Eigen's functions do not rely.
+// g++ warns that template arguments such as __m512 lose their alignment attribute. Eigen's
+// functions do not rely on it.
 #pragma GCC diagnostic ignored "-Wignored-attributes"
-// The intentionally undefined operands of g++ 12's own AVX-512 intrinsics.
+// g++ 12's own AVX-512 intrinsics have intentionally undefined operands.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -41,7 +43,7 @@ struct Vec {
 
   Vec() = default;
   explicit Vec(Packet packet) : v(packet) {}
-  /// `x` in all lanes.
+  /// Sets all lanes to `x`.
   explicit Vec(double x)
       : v(Eigen::internal::pset1<Packet>(static_cast<T>(x))) {}
   static Vec All(T x) { return Vec(Eigen::internal::pset1<Packet>(x)); }
@@ -52,7 +54,7 @@ struct Vec {
   }
   void Store(T* p) const { Eigen::internal::pstoreu(p, v); }
 
-  /// The first `n` lanes; the others are `rest`.
+  /// Loads the first `n` lanes and sets the others to `rest`.
   static Vec LoadFirst(const T* p, int64_t n, T rest) {
     T lanes[kLanes];
     std::fill(lanes, lanes + kLanes, rest);
@@ -80,7 +82,8 @@ struct Vec {
   friend Vec operator-(Vec a) { return Vec(Eigen::internal::pnegate(a.v)); }
   Vec& operator+=(Vec b) { return *this = *this + b; }
 
-  // Comparisons give a mask for Select: all bits of a lane, or none. False for NaN.
+  // Comparisons return a mask for Select, with all bits of a lane set or none. They are false
+  // for NaN.
   friend Vec operator<(Vec a, Vec b) {
     return Vec(Eigen::internal::pcmp_lt(a.v, b.v));
   }
@@ -94,12 +97,13 @@ template <typename T>
 Vec<T> Select(Vec<T> mask, Vec<T> yes, Vec<T> no) {
   return Vec<T>(Eigen::internal::pselect(mask.v, yes.v, no.v));
 }
-/// a * b + c, with one rounding if the processor has it.
+/// Returns a * b + c, with one rounding if the processor supports it.
 template <typename T>
 Vec<T> MulAdd(Vec<T> a, Vec<T> b, Vec<T> c) {
   return Vec<T>(Eigen::internal::pmadd(a.v, b.v, c.v));
 }
-/// a, rounded: keeps compilers from fusing the operations before and after it.
+/// Returns a. Prevents compilers from fusing the operations before and after it, so a is
+/// rounded.
 template <typename T>
 Vec<T> Rounded(Vec<T> a) {
 #if defined(__x86_64__)
@@ -117,40 +121,40 @@ template <typename T>
 Vec<T> Sqrt(Vec<T> a) {
   return Vec<T>(Eigen::internal::psqrt(a.v));
 }
-/// The larger in one instruction; if one is NaN, either of them.
+/// Returns the larger of a and b with one instruction. If one is NaN, returns either of them.
 template <typename T>
 Vec<T> Larger(Vec<T> a, Vec<T> b) {
   return Vec<T>(Eigen::internal::pmax(a.v, b.v));
 }
-/// The larger; NaN if either is.
+/// Returns the larger of a and b, or NaN if either is NaN.
 template <typename T>
 Vec<T> Max(Vec<T> a, Vec<T> b) {
   return Select(a <= b, b, Select(b < a, a, a + b));
 }
-/// The smaller; NaN if either is.
+/// Returns the smaller of a and b, or NaN if either is NaN.
 template <typename T>
 Vec<T> Min(Vec<T> a, Vec<T> b) {
   return Select(a <= b, a, Select(b < a, b, a + b));
 }
 
-/// The sum of the lanes, always in one order.
+/// Returns the sum of the lanes, which are always added in the same order.
 template <typename T>
 T SumLanes(Vec<T> a) {
   return Eigen::internal::predux(a.v);
 }
-/// The largest of the lanes; unspecified if one of them is NaN.
+/// Returns the largest lane. The result is unspecified if a lane is NaN.
 template <typename T>
 T LargestLane(Vec<T> a) {
   return Eigen::internal::predux_max(a.v);
 }
-/// Whether a lane is NaN.
+/// Returns whether a lane is NaN.
 template <typename T>
 bool AnyNaN(Vec<T> a) {
   // Only NaN is not <= itself.
   return SumLanes(Select(a <= a, Vec<T>::Zero(), Vec<T>(1))) != 0;
 }
 
-/// Transposes the square whose rows are kLanes registers `from_row` apart.
+/// Transposes a square of kLanes rows of one register, which are `from_row` apart.
 template <typename T>
 void TransposeSquare(const T* from, int64_t from_row, T* to, int64_t to_row) {
   constexpr int kLanes = Vec<T>::kLanes;
@@ -164,7 +168,7 @@ void TransposeSquare(const T* from, int64_t from_row, T* to, int64_t to_row) {
   }
 }
 
-/// `f` of each lane, for functions without a vector form.
+/// Applies `f` to each lane, for functions without a vector form.
 template <typename T, typename F>
 Vec<T> EachLane(Vec<T> a, F f) {
   T lanes[Vec<T>::kLanes];
@@ -182,8 +186,8 @@ Vec<T> EachLane(Vec<T> a, Vec<T> b, F f) {
   return Vec<T>::Load(lanes);
 }
 
-/// e^a, within 3 units in the last place. Results below the smallest normal number are 0, as
-/// e^-inf must be.
+/// Returns e^a, within 3 units in the last place. Results below the smallest normal number are
+/// 0, as e^-inf must be.
 inline Vec<float> Exp(Vec<float> a) {
   const Vec<float> lowest = Vec<float>::All(-87.33654f);
   return Select(a < lowest, Vec<float>::Zero(),
@@ -205,9 +209,9 @@ inline Vec<double> Tanh(Vec<double> a) {
   return EachLane(a, [](double x) { return std::tanh(x); });
 }
 
-/// 1 - erf(a). In f32 it is exp(-x^2) times a polynomial in 1 / (1 + 0.4 x) for
-/// x = |a|, the form of Abramowitz & Stegun 7.1.26, here of degree 9, fitted to
-/// the least relative error (3e-8) on [0, 10.5], beyond which the result is 0.
+/// Returns 1 - erf(a). In f32 it is exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), where x =
+/// |a|. This is the form of Abramowitz & Stegun 7.1.26, here of degree 9 and fitted to the
+/// minimum relative error (3e-8) on [0, 10.5]. Beyond this range the result is 0.
 inline Vec<float> Erfc(Vec<float> a) {
   using V = Vec<float>;
   const V x = Abs(a);
@@ -228,7 +232,8 @@ inline Vec<float> Erfc(Vec<float> a) {
 inline Vec<double> Erfc(Vec<double> a) {
   return EachLane(a, [](double x) { return std::erfc(x); });
 }
-/// erf(a): on [-1, 1] its series, of which 12 terms are 2e-9 of it, else from Erfc.
+/// Returns erf(a). On [-1, 1] it is a series of 12 terms with a relative error of 2e-9.
+/// Elsewhere it is computed from Erfc.
 inline Vec<float> Erf(Vec<float> a) {
   using V = Vec<float>;
   const V x = Abs(a);
@@ -252,8 +257,8 @@ inline Vec<double> Erf(Vec<double> a) {
   return EachLane(a, [](double x) { return std::erf(x); });
 }
 
-/// log(1 + a): a log(w) / (w - 1) for w = 1 + a, in which the rounding of w cancels, and a if
-/// w rounds to 1 (Goldberg 1991, theorem 4).
+/// Returns log(1 + a). With w = 1 + a, it is a log(w) / (w - 1), in which the rounding error of
+/// w cancels, or a if w rounds to 1 (Goldberg 1991, theorem 4).
 template <typename T>
 Vec<T> Log1p(Vec<T> a) {
   using V = Vec<T>;
@@ -263,8 +268,8 @@ Vec<T> Log1p(Vec<T> a) {
   return Select(w < V(std::numeric_limits<double>::infinity()), small, w);
 }
 
-/// e^a - 1: (u - 1) a / log(u) for u = e^a, in which the error of u cancels, and a if u
-/// rounds to 1 (Kahan).
+/// Returns e^a - 1. With u = e^a, it is (u - 1) a / log(u), in which the rounding error of u
+/// cancels, or a if u rounds to 1 (Kahan).
 template <typename T>
 Vec<T> Expm1(Vec<T> a) {
   using V = Vec<T>;
@@ -283,7 +288,7 @@ template <typename T>
 Vec<T> Ceil(Vec<T> a) {
   return Vec<T>(Eigen::internal::pceil(a.v));
 }
-/// To the nearest integer, ties to even.
+/// Rounds to the nearest integer, ties to even.
 template <typename T>
 Vec<T> Round(Vec<T> a) {
   return Vec<T>(Eigen::internal::print(a.v));
@@ -302,8 +307,8 @@ inline Vec<double> Cos(Vec<double> a) {
   return EachLane(a, [](double x) { return std::cos(x); });
 }
 
-/// Places in a run of T: a whole register, or its last, partly filled one. Load's `rest` is
-/// the value of lanes outside the run.
+/// A whole register of a range of T (WholeVec), or its last, partly filled register
+/// (PartialVec). `rest` of Load is the value of lanes outside the range.
 template <typename T>
 struct WholeVec {
   int64_t index;
@@ -320,7 +325,8 @@ struct PartialVec {
   void Store(T* p, Vec<T> value) const { value.StoreFirst(p + index, count); }
 };
 
-/// Calls f(place) for the registers that cover n elements, in order.
+/// Calls f(place) in order for each register that covers n elements. `place` is a WholeVec or a
+/// PartialVec.
 template <typename T, typename F>
 inline void ForEachVec(int64_t n, F&& f) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
