@@ -1,8 +1,8 @@
 #ifndef STOWAGE_RUNTIME_AUTOTUNE_CACHE_H_
 #define STOWAGE_RUNTIME_AUTOTUNE_CACHE_H_
 
-// Stores autotuned choices in a file, so that the next process computes the same bits and
-// need not time again.
+// Stores autotuned choices in a file. The next process then computes the same bits and does not
+// need to time the candidates.
 //
 //   constexpr ChoicesKind kProducts = {.room = "gpu",
 //                                      .name = "products",
@@ -17,10 +17,10 @@
 //     STOWAGE_ASSIGN_OR_RETURN(const AutotuneCache::Choice kept, choices.Keep(key, choice));
 //   }
 //
-// The file is text, one choice per line. The choices only apply to the device and the
-// versions of its software in the file's name. Many processes may add to it at once; if
-// two choose for one key at the same time, both use the first one written. A line that a
-// killed process left incomplete is cut off.
+// The file is text, with one choice per line. Its name contains the device and the versions of
+// the device's software, and its choices apply only to them. Many processes may append to the
+// file concurrently. If two processes choose for the same key, both use the choice that was
+// written first. An incomplete last line, which a killed process can leave, is cut off.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,14 +35,20 @@
 
 namespace stowage {
 
-/// The subject of a file of choices. Its strings are literals.
+/// The subject of a file of choices. The strings must be literals.
 struct ChoicesKind {
-  std::string_view room;      // prefix of errors
-  std::string_view name;      // the first word of the file's name
-  size_t key_numbers = 0;     // of a key
-  size_t choice_words = 0;    // of a choice
-  std::string_view says;      // "it says ...", for errors about a damaged file
-  bool shows_in_bits = true;  // true if results depend on the choice
+  // The prefix of errors.
+  std::string_view room;
+  // The first word of the file's name.
+  std::string_view name;
+  // The number of numbers in a key.
+  size_t key_numbers = 0;
+  // The number of words in a choice.
+  size_t choice_words = 0;
+  // Completes "it says ..." in errors about a damaged file.
+  std::string_view says;
+  // True if results depend on the choice.
+  bool shows_in_bits = true;
 };
 
 class AutotuneCache {
@@ -50,18 +56,19 @@ class AutotuneCache {
   using Key = std::vector<int64_t>;
   using Choice = std::vector<uint64_t>;
 
-  /// Reads the choices for `of` from `folder`, which need not exist. Errors: kIo;
-  /// kInvalidArgument for a damaged file, which is never treated as empty, since other
-  /// choices may give other bits.
+  /// Reads the choices for `of` from `folder`, which need not exist. Returns kIo if the file
+  /// cannot be read. Returns kInvalidArgument if the file is damaged. A damaged file is never
+  /// treated as empty, because other choices may give other bits.
   static Result<AutotuneCache> Open(const std::string& folder,
                                     const ChoicesKind& kind,
                                     std::initializer_list<std::string_view> of);
 
-  /// Null: there is none.
+  /// Returns the choice for `key`, or null if there is none.
   const Choice* Find(const Key& key) const;
 
-  /// Adds a choice to the file, and returns the stored one: `choice`, or an earlier one
-  /// of another process. Errors: kIo; those of Open.
+  /// Adds a choice to the file. Returns the stored choice, which is `choice` or an earlier
+  /// choice of another process. Returns kIo if the file cannot be written. Propagates errors of
+  /// Open.
   Result<Choice> Keep(const Key& key, const Choice& choice);
 
   const std::string& path() const { return path_; }
@@ -71,7 +78,7 @@ class AutotuneCache {
 
   std::string Header() const;
   Error Io(std::string_view what) const;
-  // Parses the file's lines; returns the bytes that complete lines take.
+  // Parses the lines of the file. Returns the number of bytes in complete lines.
   Result<size_t> Read(std::string_view text);
 
   ChoicesKind kind_;
@@ -83,11 +90,12 @@ class AutotuneCache {
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const size_t fastest, ChooseFastest(8, seconds));
 
-/// The index of the fastest of `count` candidates. `seconds(i)` runs the i-th and returns
-/// its time: once as a warm-up, then all in turn for a few rounds; the shortest time of
-/// each counts. Candidates that fail are left out. Earlier candidates are preferred by 2
-/// %, which exceeds the noise. Error: that of the first candidate, if all fail.
-/// Precondition: count > 0.
+/// Returns the index of the fastest of `count` candidates. `seconds(i)` must run candidate i
+/// and return its time. It is called once per candidate as a warm-up, and then for all
+/// candidates in turn for a few rounds. The shortest time of each candidate counts. Candidates
+/// that fail in the warm-up are skipped. Earlier candidates are preferred by 2 %, which exceeds
+/// the noise. If all candidates fail, returns the first error. If a candidate fails after its
+/// warm-up, returns its error. Requires `count > 0`.
 Result<size_t> ChooseFastest(
     size_t count, const std::function<Result<double>(size_t)>& seconds);
 

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_BACKEND_H_
 #define STOWAGE_RUNTIME_BACKEND_H_
 
-// The interface of a device: memory, copies, the workspace its kernels need, and
-// execution of a bound program. The CPU backend (cpu/cpu_backend.h) always exists;
-// gpu/gpu_backend.h is another.
+// Defines the interface of a device: memory, copies, the workspace of its kernels, and the
+// execution of a bound program. The CPU backend (cpu/cpu_backend.h) is always available. The
+// GPU backend is in gpu/gpu_backend.h.
 //
 //   Plan plan = *PlanMemory(step, {.device = backend.Needs()});
 //   Session session = *Session::Create({{"train", step, plan}}, backend);
@@ -27,21 +27,21 @@
 
 namespace stowage {
 
-// Collectives between the ranks of a step, for the kernels of collective ops: implemented
-// by threads of one process, MPI, another network.
+// Collectives between the ranks of a step, for the kernels of collective ops. Implementations
+// use threads of one process, MPI or another network.
 //
-// Every rank makes the same calls in the same order. A value is split among ranks into
-// equal blocks, one per rank, in order; the last ones are shorter, or empty, if it does
-// not divide evenly.
+// Each rank makes the same calls in the same order. A value is divided into equal blocks, one
+// per rank, in order of rank. If the value does not divide evenly, the last blocks are shorter
+// or empty.
 //
 //   if (!collectives.AllReduce(DType::kF32, gradient, scratch)) {
 //     return StepCode::kRankLost;
 //   }
 
-/// Implementations allocate nothing once they are constructed. Calls come one at a time,
-/// from threads that may differ. A call returns false if a rank or its link is lost; all
-/// later calls may then fail. Scratch has the size of CollectiveScratch, and is aligned
-/// to 64 bytes.
+/// Implementations allocate nothing after construction. There is one call at a time, but calls
+/// may come from different threads. A call returns false if a rank or the link to it is lost.
+/// All later calls may then fail. Scratch must have the size of CollectiveScratch and be
+/// aligned to 64 bytes.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -49,29 +49,29 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  /// Sums over ranks, in place, in rank order: ((v0 + v1) + v2) + ..., each sum rounded
-  /// to the type, so that every run has the same bits, those of one rank with as many
-  /// micro-batches. For floats, i32 and i64.
+  /// Sums `values` over the ranks in place and in rank order: ((v0 + v1) + v2) + .... Each sum
+  /// is rounded to the type. Every run therefore computes the same bits as one rank that
+  /// accumulates gradients over the same number of micro-batches. Supports floats, i32 and i64.
   virtual bool AllReduce(DType dtype, std::span<std::byte> values,
                          std::span<std::byte> scratch) noexcept = 0;
 
-  /// As above, but this rank only gets its block, at the front of `block`. The size of
-  /// `block` is that of a full block, at least the values' size over the number of ranks.
-  /// Bytes after a shorter block are unchanged.
+  /// Computes the same sums as AllReduce, but writes only this rank's block to the front of
+  /// `block`. The size of `block` is the size of a full block, which is at least the size of
+  /// `values` divided by the number of ranks. Bytes after a shorter block are unchanged.
   virtual bool ReduceScatter(DType dtype, std::span<const std::byte> values,
                              std::span<std::byte> block,
                              std::span<std::byte> scratch) noexcept = 0;
 
-  /// Gathers the ranks' blocks into `values`; `block.size()` bytes are a full block, so
-  /// that rank r's part of `values` begins at byte r * block.size(). The two do not
-  /// overlap.
+  /// Gathers the blocks of all ranks into `values`. A full block has `block.size()` bytes, so
+  /// the block of rank r begins at byte r * block.size() of `values`. `block` and `values` must
+  /// not overlap.
   virtual bool AllGather(std::span<const std::byte> block,
                          std::span<std::byte> values) noexcept = 0;
 };
 
-/// Scratch of AllReduce for `bytes` bytes of values, and of ReduceScatter for blocks of
-/// that many bytes in total: for every other rank a chunk of a block, at most 256 KiB,
-/// rounded up to lines of 64 bytes.
+/// Returns the scratch size of AllReduce for `bytes` bytes of values, or of ReduceScatter for
+/// blocks of `bytes` bytes in total. For every other rank, it is a chunk of a block of at most
+/// 256 KiB, rounded up to a multiple of 64 bytes.
 inline Bytes CollectiveScratch(Bytes bytes, int64_t ranks) {
   constexpr Bytes kMaxChunk = Bytes{256} << 10;
   const Bytes block = (bytes + ranks - 1) / ranks;
@@ -79,10 +79,11 @@ inline Bytes CollectiveScratch(Bytes bytes, int64_t ranks) {
   return (ranks - 1) * chunk;
 }
 
-// The ranks of a step with one rank: every sum is its addend, every block the whole.
+// The collectives of a step with one rank. Each sum is its only addend, and a block is the
+// whole value.
 //
 //   OneRank alone;
-//   alone.AllGather(block, values);  // a copy
+//   alone.AllGather(block, values);  // Copies `block`.
 
 class OneRank final : public Collectives {
  public:
@@ -106,48 +107,48 @@ class OneRank final : public Collectives {
   }
 };
 
-/// Maximum number of steps of one program in flight, and of results that are kept.
+/// The maximum number of steps of one program in flight, and of results that are kept.
 inline constexpr uint64_t kStepsInFlight = 4;
 
-/// A program bound to a device: kernels chosen, addresses fixed.
+/// A program bound to a device, with selected kernels and fixed addresses.
 class Executable {
  public:
   virtual ~Executable() = default;
 
-  /// Runs launches [first, last) of the program in order and waits for them; a range from
-  /// 0 uses the inputs as last written. Allocates nothing, throws nothing. On failure
-  /// *failed is the launch's index, or the number of launches if the failure is of none.
+  /// Runs launches [first, last) of the program in order and waits for them. If `first` is 0,
+  /// uses the inputs as last written. Allocates nothing and throws nothing. On failure, *failed
+  /// is the index of the launch, or the number of launches if no single launch has failed.
   virtual StepCode Run(size_t first, size_t last, size_t* failed) noexcept = 0;
 
-  /// Runs only launch `index`; if it has bodies, and the device supports it, fills
-  /// buffers in them with `poison` at their death. For sessions that poison.
+  /// Runs only launch `index`, for sessions that poison. If it has bodies, and the device
+  /// supports it, fills buffers in the bodies with `poison` when they die.
   virtual StepCode RunPoisoned(size_t index, uint8_t /*poison*/,
                                size_t* failed) noexcept {
     return Run(index, index + 1, failed);
   }
 
-  /// Starts all launches, as step `step`, and returns before they are done. Returns
-  /// false, with nothing done, on a synchronous device: use Run there. The step
-  /// kStepsInFlight before it must be done. Allocates nothing, throws nothing.
+  /// Starts all launches as step `step`, and returns before they are done. A synchronous device
+  /// does nothing and returns false. Use Run for it. The step that was started kStepsInFlight
+  /// steps earlier must be done. Allocates nothing and throws nothing.
   virtual bool Start(uint64_t) noexcept { return false; }
-  /// Waits for one of the last kStepsInFlight started steps, and not for later ones.
-  /// `scalars` receives Program::scalars(). *failed as in Run. Allocates nothing, throws
-  /// nothing.
+  /// Waits for one of the last kStepsInFlight started steps, but not for later steps. Writes
+  /// the values of Program::scalars() to `scalars`. Sets *failed as Run does. Allocates nothing
+  /// and throws nothing.
   virtual StepCode Wait(uint64_t /*step*/, std::span<float> /*scalars*/,
                         size_t* /*failed*/) noexcept {
     return StepCode::kStepUnknown;
   }
 
-  // Sets an input's content for all steps started from now on; the size is that of its
-  // type. No allocation.
+  // WriteInput sets the content of an input for all steps that are started later. ReadInput
+  // reads it. The size of `data` must be the size of the input's type. Neither allocates.
   virtual void WriteInput(ValueId input, std::span<const std::byte> data) = 0;
   virtual void ReadInput(ValueId input, std::span<std::byte> data) const = 0;
 
-  /// The device's message for a kDeviceFault.
+  /// Returns the device's message for a kDeviceFault.
   virtual std::string fault() const { return {}; }
 };
 
-/// Memory that a backend takes outside the arena.
+/// Memory that a backend uses outside the arena.
 struct MemoryNote {
   std::string what;
   Bytes bytes = 0;
@@ -158,24 +159,26 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// The name, and further details of the device for users.
+  /// Returns the name and further details of the device for users.
   virtual std::string description() const { return std::string(name()); }
-  /// The name, and all else that workspace depends on: DeviceNeeds::device.
+  /// Returns the name and everything else that workspace sizes depend on, for
+  /// DeviceNeeds::device.
   virtual std::string planned_for() const { return std::string(name()); }
 
   /// Returns true if Executable::Start returns before the step is done.
   virtual bool works_on_its_own() const { return false; }
 
-  /// Workspace bytes of the kernel for `node`; the plan must be made with it.
+  /// Returns the workspace bytes of the kernel for `node`. The plan must include this
+  /// workspace.
   virtual Bytes Workspace(const Graph& graph, const Node& node) const = 0;
 
-  /// Bytes in the arena that the backend reserves beside the values of `graph`, for slots
-  /// of `alignment`; the plan must also be made with them.
+  /// Returns the number of bytes in the arena that the backend reserves in addition to the
+  /// values of `graph`, for slots of `alignment`. The plan must include these bytes.
   virtual Bytes Reserve(const Graph&, Bytes /*alignment*/) const { return 0; }
-  /// The ops that the kernels fuse into one node.
+  /// Returns the ops that the kernels fuse into one node.
   virtual Fusions FusesOps() const { return {}; }
-  /// All of these, for PlanOptions::device. Not to be called after this object is
-  /// destroyed.
+  /// Returns all of these requirements, for PlanOptions::device. The result must not be used
+  /// after this object is destroyed.
   DeviceNeeds Needs() const {
     return {.workspace =
                 [this](const Graph& graph, const Node& node) {
@@ -189,29 +192,30 @@ class Backend {
             .device = planned_for()};
   }
 
-  /// Error kUnsupported naming the first node this backend has no kernel for.
+  /// Returns kUnsupported if the backend has no kernel for a node. The message names the first
+  /// such node.
   virtual Status Supports(const Graph& graph) const = 0;
 
-  /// Error kDevice if an arena of `budget` bytes can never be allocated.
+  /// Returns kDevice if an arena of `budget` bytes can never be allocated.
   virtual Status CheckBudget(Bytes /*budget*/) const { return {}; }
-  /// Error kInvalidArgument if the caller's bytes cannot be the arena.
+  /// Returns kInvalidArgument if the caller's bytes cannot be used as the arena.
   virtual Status CheckArena(std::span<std::byte>) const { return {}; }
 
-  /// One block of at least `bytes` bytes at a multiple of `alignment`. Error kDevice if
-  /// the allocation fails. Release with Free.
+  /// Allocates one block of at least `bytes` bytes at a multiple of `alignment`. Returns
+  /// kDevice if the allocation fails. Release the block with Free.
   virtual Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) = 0;
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
-  /// As above, for host memory that kernels of reload and offload copy to and from. The
-  /// caller accesses it by the copies below alone: it may be a file
-  /// (runtime/host_file.h). Release with FreeHost.
+  /// Allocates host memory that the reload and offload kernels copy to and from. The caller may
+  /// access it only with the copies below, because it may be a file (runtime/host_file.h).
+  /// Release it with FreeHost.
   virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
   virtual void FreeHost(std::byte* block, Bytes bytes,
                         Bytes alignment) noexcept = 0;
 
-  // Copies between the caller's memory and host memory, which no step that runs may
-  // access; no allocation. Error kDevice.
+  // Copy between the caller's memory and host memory, without allocating. No running step may
+  // access the bytes. Return kDevice on failure.
   virtual Status WriteHost(std::byte* host, std::span<const std::byte> from) {
     if (!from.empty()) std::memcpy(host, from.data(), from.size());
     return {};
@@ -225,17 +229,17 @@ class Backend {
     return {};
   }
 
-  // Copies between the caller's memory and the device's, after all steps that were
-  // started; no allocation. Error kDevice.
+  // Copy between the caller's memory and the device's memory, after all steps that were started
+  // and without allocating. Return kDevice on failure.
   virtual Status CopyIn(std::byte* device, std::span<const std::byte> host) = 0;
   virtual Status CopyOut(std::span<std::byte> host,
                          const std::byte* device) = 0;
   virtual Status FillBytes(std::byte* device, Bytes bytes, uint8_t value) = 0;
 
-  /// `program` must outlive the executable.
+  /// Binds `program`, which must outlive the executable.
   virtual Result<std::unique_ptr<Executable>> Bind(const Program& program) = 0;
 
-  /// The memory that it currently takes outside arenas.
+  /// Returns the memory that the backend currently uses outside arenas.
   virtual std::vector<MemoryNote> MemoryBesideArena() const { return {}; }
 };
 

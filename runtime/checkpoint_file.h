@@ -1,23 +1,25 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 
-// The format of checkpoints, and CheckpointFile, an open one: its metadata, its tensors,
-// and their bytes, which are checked before any of them is used.
+// Defines the format of checkpoints, and CheckpointFile, which is an open checkpoint: its
+// metadata, its tensors, and their bytes, which are checked before any of them is used.
 //
 //   Result<CheckpointFile> file = CheckpointFile::Open("run.safetensors");
-//   std::vector<ByteRange> wanted = ...;  // of each tensor
+//   std::vector<ByteRange> wanted = ...;  // Of each tensor.
 //   Result<CheckedBytes> checked = file->Check(wanted);
 //   Status read = file->Read(*checked, [&](size_t tensor, Bytes begin, auto part) {
 //     return runner.WritePart(file->tensors()[tensor].name, dtype, begin, part);
 //   });
 //
-// A whole checkpoint is one safetensors file, whose metadata are step, number of params,
-// notes and a digest of all of it. A sharded one is an index, a safetensors file without
-// tensors: its metadata also hold the header of the whole file, the elements of each
-// tensor's blocks, and the digest of each shard's header. The shards are in a folder
-// beside it. Shard r holds the r-th block of each tensor, flat, and a digest of each;
-// empty blocks are left out. A shard's name has the digest of its header and so of all of
-// it: equal names mean equal content.
+// A whole checkpoint is one safetensors file. Its metadata are the step, the number of params,
+// the notes, and a digest of the complete content.
+//
+// A sharded checkpoint is an index and a folder of shards next to it. The index is a
+// safetensors file without tensors. Its metadata also contain the header of the whole file, the
+// number of elements in each tensor's blocks, and the digest of each shard's header. Shard r
+// holds block r of each tensor, flat, and a digest of each block. Empty blocks are omitted. The
+// name of a shard contains the digest of its header, which covers its complete content. Equal
+// names therefore mean equal content.
 //
 //   run.safetensors                                           the index
 //   run.safetensors.shards/400.2-of-4.9f86d081884c7d65.safetensors
@@ -40,17 +42,19 @@
 
 namespace stowage {
 
-/// Notes of a run, by name.
+/// Notes of a run, as pairs of name and text.
 using RunNotes = std::vector<std::pair<std::string, std::string>>;
 
 /// A checkpoint's metadata.
 struct CheckpointInfo {
   int64_t step = 0;
-  int64_t shards = 0;  // 0: it is one file
+  // The number of shards. 0 means that the checkpoint is one file.
+  int64_t shards = 0;
   RunNotes notes;
-  std::string digest = {};  // of its content
+  // The digest of the content. Set only by ReadCheckpointInfo.
+  std::string digest = {};
 
-  /// The note of that name, or null.
+  /// Returns the note called `name`, or null if there is none.
   const std::string* Find(std::string_view name) const {
     for (const auto& [key, text] : notes) {
       if (key == name) return &text;
@@ -59,11 +63,11 @@ struct CheckpointInfo {
   }
 };
 
-/// Params that checkpoints leave out: they never change, and a resumed run loads them
-/// again from their origin.
+/// Params that checkpoints omit, because they never change and a resumed run loads them from
+/// their origin.
 struct CheckpointBase {
-  std::vector<std::string> params = {};  // by name
-  /// Identifies the files that they come from; not empty if there are params.
+  std::vector<std::string> params = {};  // The names of these params.
+  /// Identifies the files that the params come from. Must not be empty if there are params.
   std::string content = {};
 };
 
@@ -75,62 +79,67 @@ inline constexpr std::string_view kShardedFormat =
     "stowage-sharded-checkpoint-1";
 inline constexpr std::string_view kShardFormat = "stowage-checkpoint-shard-1";
 
-// Metadata of checkpoints other than notes.
+// The metadata keys of checkpoints, other than notes.
 inline constexpr std::string_view kFormatKey = "format";
 inline constexpr std::string_view kStepKey = "step";
 inline constexpr std::string_view kParamsKey = "params";
 inline constexpr std::string_view kBaseKey = "base";
 inline constexpr std::string_view kDigestKey = "fnv1a64";
-// For an index: the header of the whole file, the elements of blocks in the order of its
-// tensors, the digests of the shards' headers, and the folder's name.
+// The metadata keys of an index: the header of the whole file, the numbers of elements of
+// blocks in the order of its tensors, the digests of the shards' headers, and the folder's
+// name.
 inline constexpr std::string_view kWholeKey = "stowage.whole";
 inline constexpr std::string_view kBlocksKey = "stowage.blocks";
 inline constexpr std::string_view kShardsKey = "stowage.shards";
 inline constexpr std::string_view kFolderKey = "stowage.folder";
-// For a shard: the digests of its blocks.
+// The metadata key of a shard: the digests of its blocks.
 inline constexpr std::string_view kBlockDigestsKey = "xxh64";
 
 /// Returns whether the name is reserved, so that no note may have it.
 bool IsOwnName(std::string_view name);
 
-/// The inverse of HexDigest. Error if the text is not a digest.
+/// Parses the result of HexDigest. Returns an error if the text is not a digest.
 Result<uint64_t> ParseHexDigest(std::string_view text);
-/// Joins words with a space between them, and splits them.
+/// Joins words with a space between them.
 std::string Joined(const std::vector<std::string>& words);
+/// Splits a string at spaces.
 std::vector<std::string> Split(std::string_view text);
 
-/// The digest of everything in a checkpoint but the data: step, number of params, base,
-/// notes, names, types and ranges, and the fields of an index.
+/// Returns a hash of everything in a checkpoint except the data: step, number of params, base,
+/// notes, names, types and ranges, and the fields of an index. The caller adds the data.
 Fnv1a BeginDigest(const SafetensorsHeader& header);
-/// The digest of a block, by its parts of kPartBytes, each with the digest of those
-/// before it; 0 for an empty one.
+/// Returns the digest of a block up to and including `part`, where `before` is the digest of
+/// the parts before it. Parts have kPartBytes. The digest of an empty block is 0.
 uint64_t DigestOn(uint64_t before, std::span<const std::byte> part);
-/// Identifies a shard.
+/// Returns the digest that identifies a shard.
 uint64_t DigestOfShard(const SafetensorsHeader& header);
 
-/// Bytes of a tensor that one file has.
+/// A range of bytes of a tensor that is in one file.
 struct Piece {
   size_t tensor = 0;
-  Bytes begin = 0;  // in the tensor
+  Bytes begin = 0;  // The offset in the tensor.
   Bytes size = 0;
-  Bytes at = 0;  // in the file's data
+  Bytes at = 0;  // The offset in the data of the file.
 };
-/// The contents of the shard of `rank`: of each tensor the block of that many elements.
-/// Linear.
+/// Returns the contents of the shard of `rank`. It holds block `rank` of each tensor, where a
+/// block of tensor i has blocks[i] elements. Linear.
 std::vector<Piece> PiecesOfShard(const std::vector<SafeTensor>& tensors,
                                  const std::vector<int64_t>& blocks,
                                  int64_t rank);
 
-/// "run.safetensors.shards", for the file that `path` resolves to (ResolvedPath); the
-/// path of an entry of that name beside that file; the name of a shard in it, and whether
-/// a name is one.
+/// Returns the name of the shard folder, such as "run.safetensors.shards", of the file that
+/// `path` resolves to (ResolvedPath).
 std::string ShardFolderName(const std::string& path);
+/// Returns the path of `name` in the folder of the file that `path` resolves to.
 std::string Beside(const std::string& path, const std::string& name);
+/// Returns the file name of a shard.
 std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
                       uint64_t digest);
+/// Returns whether `name` has the form of ShardName.
 bool IsShardName(std::string_view name);
 
-/// Tensors like these values, one after the other.
+/// Returns a header with tensors that have the names and types of these values, in contiguous
+/// ranges.
 SafetensorsHeader HeaderOf(const Graph& graph,
                            const std::vector<ValueId>& values);
 
@@ -139,71 +148,73 @@ struct SavedValues {
   std::vector<ValueId> values;
   SafetensorsHeader header;
 };
-/// Errors, kInvalidArgument: a step below 0 or above kMaxCheckpointStep, or a note with a
-/// reserved name.
+/// Returns the values and the header of a checkpoint. Returns kInvalidArgument if the step is
+/// below 0 or above kMaxCheckpointStep, or a note has a reserved name.
 Result<SavedValues> ValuesToSave(const Graph& graph, const std::string& path,
                                  int64_t step, const RunNotes& notes,
                                  const CheckpointBase& base);
 
-/// Error kNotFinite if an element is NaN or infinite in a part, beginning at byte
-/// `begin`, of the program's value of that name.
+/// Returns kNotFinite if an element of `part` is NaN or infinite. `part` is the range of the
+/// program's value that starts at byte `begin`.
 Status CheckFinitePart(std::string_view program, const ValueInfo& value,
                        Bytes begin, std::span<const std::byte> part);
 
-/// A half-open range of bytes of a tensor; empty if both are equal.
+/// A half-open range of bytes of a tensor. Empty if both are equal.
 struct ByteRange {
   Bytes begin = 0;
   Bytes end = 0;
 };
 
-/// Identifies checked bytes when they are read again: a hash of every part.
+/// Identifies checked bytes when they are read a second time, with a hash of each part.
 struct CheckedBytes {
-  std::vector<ByteRange> wanted;  // by tensor
+  // The ranges, indexed by tensor.
+  std::vector<ByteRange> wanted;
   std::vector<std::vector<uint64_t>> hashes;
 };
 
-/// A checkpoint that is open, one file or shards of several ranks; only the shards that
+/// An open checkpoint, which is one file or the shards of several ranks. Only the shards that
 /// hold wanted bytes are read.
 class CheckpointFile {
  public:
-  /// Reads the header, of one file or of an index. Errors: kNotFound, kIo;
-  /// kInvalidArgument if it is not a checkpoint.
+  /// Reads the header of one file or of an index. Returns kNotFound or kIo if the file cannot
+  /// be read, and kInvalidArgument if it is not a checkpoint.
   static Result<CheckpointFile> Open(const std::string& path);
 
-  /// As above if the safetensors file at `path` is marked as a checkpoint; otherwise
-  /// nothing.
+  /// Opens the safetensors file at `path` as Open does if it is marked as a checkpoint.
+  /// Otherwise returns nullopt.
   static Result<std::optional<CheckpointFile>> OpenIfOne(
       const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
   bool is_sharded() const { return !shards_.empty(); }
-  /// Whole tensors, in the order of their bytes; the first params() are params, the
-  /// others states.
+  /// Returns the whole tensors in the order of their bytes. The first params() tensors are
+  /// params, and the others are states.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }
   int64_t params() const { return params_; }
-  /// The origin of the params that it leaves out, or null.
+  /// Returns the origin of the params that the checkpoint omits, or null if it omits none.
   const std::string* base() const { return file_.header().Find(kBaseKey); }
-  /// The digest of its content; for a sharded checkpoint, of the index and so of all
-  /// shards.
+  /// Returns the digest of the content. For a sharded checkpoint, it is the digest of the
+  /// index, which covers all shards.
   const std::string& digest() const { return *file_.header().Find(kDigestKey); }
-  /// The paths of its shards; none if it is whole.
+  /// Returns the paths of the shards. Empty if the checkpoint is one file.
   const std::vector<std::string>& shards() const { return shards_; }
 
-  /// Reads the wanted ranges of each tensor, and a whole file completely, and checks that
-  /// they are as saved. Errors: kIo; kNotFound for a missing shard; kInvalidArgument for
-  /// damage.
+  /// Reads the complete file, or all blocks of shards that contain bytes of the wanted ranges,
+  /// and checks that they are as saved. `wanted` has one range per tensor. Returns kIo if a
+  /// file cannot be read, kNotFound if a shard is missing, and kInvalidArgument if a file is
+  /// damaged.
   Result<CheckedBytes> Check(std::vector<ByteRange> wanted) const;
-  /// All bytes of all tensors.
+  /// Returns the ranges of all bytes of all tensors.
   std::vector<ByteRange> Everything() const;
 
-  /// Reads the checked bytes again and passes the wanted ranges to `take`, in parts,
-  /// those of a tensor in order. Errors: kIo if a part has changed; the first error of
-  /// `take`, which ends the read.
+  /// Reads the checked bytes a second time and passes the wanted ranges to `take`. The parts of
+  /// a tensor are passed in order. Returns kIo if a part has changed. Stops at the first error
+  /// of `take` and returns it.
   using Take = std::function<Status(size_t tensor, Bytes begin,
                                     std::span<const std::byte> part)>;
   Status Read(const CheckedBytes& checked, const Take& take) const;
 
-  /// An error of this checkpoint: `[checkpoint] "path" message`.
+  /// Returns an error of this checkpoint: `[checkpoint] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const {
     return file_.Fail(message, code);
@@ -219,13 +230,16 @@ class CheckpointFile {
   std::vector<Piece> PiecesOf(size_t file,
                               const std::vector<ByteRange>& wanted) const;
 
-  SafetensorsFile file_;  // the whole, or the index
+  // The whole file, or the index.
+  SafetensorsFile file_;
   CheckpointInfo info_;
   int64_t params_ = 0;
   std::vector<SafeTensor> tensors_;
   std::vector<std::string> shards_;
-  std::vector<uint64_t> digests_;  // of the shards
-  std::vector<int64_t> blocks_;    // elements, by tensor
+  // The digests of the shards.
+  std::vector<uint64_t> digests_;
+  // The number of elements in a block, indexed by tensor.
+  std::vector<int64_t> blocks_;
 };
 
 }  // namespace stowage

@@ -1,16 +1,17 @@
 #ifndef STOWAGE_RUNTIME_HOST_FILE_H_
 #define STOWAGE_RUNTIME_HOST_FILE_H_
 
-// Host memory in a file: the disk tier of offload. A plan gives the values that
-// it keeps outside the arena offsets in host memory (planner/plan.h); here an offset is a
-// position in a file, and `reload` and `offload` read and write there.
+// Provides host memory in a file, which is the disk tier of offload. A plan assigns offsets in
+// host memory to the values that it keeps outside the arena (planner/plan.h). Here, an offset
+// is a position in a file, and `reload` and `offload` read and write the file.
 //
-// The file is fully allocated when it is created, so that a full disk is an error before
-// the first step, and has no name, so that it disappears with the process. It is scratch,
-// never a checkpoint. Each block of 4 KiB has a digest (XXH64), which every read checks.
+// The file is fully allocated when it is created, so a full disk is an error before the first
+// step. It has no name, so it disappears with the process. It is scratch, never a checkpoint.
+// Each block of 4 KiB has a digest (XXH64), which each read checks.
 //
-// Programs address host memory by pointers. Those of a file are reserved, inaccessible
-// addresses: an access that bypasses this class is a fault at once, not a wrong number.
+// Programs address host memory with pointers. The pointers into a file are reserved,
+// inaccessible addresses. An access that bypasses this class therefore faults instead of
+// reading a wrong number.
 //
 //   Result<std::unique_ptr<HostFile>> file = HostFile::Create("/scratch", 1 << 30, 256);
 //   if (!(*file)->Write((*file)->base() + 4096, bytes)) return (*file)->failure();
@@ -27,33 +28,35 @@
 
 namespace stowage {
 
-/// For one thread at a time. Only Create allocates or throws.
+/// Only one thread at a time may use a HostFile. Only Create allocates or throws.
 class HostFile {
  public:
-  /// A file of `bytes` zeros in `folder`, its addresses at a multiple of `alignment`, a
-  /// power of two. Errors kIo name the folder, the bytes and the system's reason, of a
-  /// full disk with the bytes that are free.
+  /// Creates a file of `bytes` zeros in `folder`. Its addresses begin at a multiple of
+  /// `alignment`, which must be a power of two. Returns kIo if the file cannot be created or
+  /// allocated. The message names the folder and the system's reason. For a failed allocation,
+  /// it also gives the file's size and the free bytes of the disk. Returns kDevice if the
+  /// addresses cannot be reserved.
   static Result<std::unique_ptr<HostFile>> Create(const std::string& folder,
                                                   Bytes bytes, Bytes alignment);
   ~HostFile();
   HostFile(const HostFile&) = delete;
   HostFile& operator=(const HostFile&) = delete;
 
-  /// The address of the first byte.
+  /// Returns the address of the first byte.
   std::byte* base() const { return base_; }
   bool Contains(const std::byte* at) const {
     return at >= base_ && at < base_ + bytes_;
   }
-  /// True if the folder is in memory (tmpfs), so that a file there saves none.
+  /// Returns whether the folder is in RAM (tmpfs), where a file saves no memory.
   bool is_in_memory() const { return is_in_memory_; }
 
-  // Copies to and from the bytes at address `at`; false once any has failed.
-  // Precondition: the bytes are in the file.
+  // Copy to and from the bytes at address `at`, which must be in the file. Return false after
+  // the first failure.
   bool Write(const std::byte* at, std::span<const std::byte> from) noexcept;
   bool Read(const std::byte* at, std::span<std::byte> to) noexcept;
   bool Fill(const std::byte* at, Bytes bytes, uint8_t value) noexcept;
 
-  /// The reason of the first copy that failed.
+  /// Returns the reason of the first failed copy, or an empty string if none has failed.
   std::string failure() const;
 
  private:
@@ -72,16 +75,16 @@ class HostFile {
   std::string folder_;
   Bytes bytes_;
   bool is_in_memory_ = false;
-  void* reserved_ = nullptr;  // addresses
+  void* reserved_ = nullptr;  // The reserved addresses.
   size_t reserved_bytes_ = 0;
   std::byte* base_ = nullptr;
-  std::vector<uint64_t> digests_;  // per block
-  std::vector<std::byte> block_;   // scratch for partial blocks
+  std::vector<uint64_t> digests_;  // The digest of each block.
+  std::vector<std::byte> block_;   // Scratch for partial blocks.
 
-  // The first failure, without text, since copies must not allocate.
+  // The first failure. It is stored without text because copies must not allocate.
   const char* doing_ = nullptr;
   Bytes failed_at_ = 0;
-  int error_ = 0;  // errno; 0: the digest differs
+  int error_ = 0;  // errno, or 0 if a digest differs.
 };
 
 }  // namespace stowage

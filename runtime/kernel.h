@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_KERNEL_H_
 #define STOWAGE_RUNTIME_KERNEL_H_
 
-// A kernel's view of its launch: resolved addresses, types, strides and its workspace. A
-// kernel is a pure function of its launch: it allocates nothing, takes no locks, throws
-// nothing and reads no globals.
+// Describes a launch as a kernel reads it: resolved addresses, types, strides and workspace. A
+// kernel is a pure function of its launch. It allocates nothing, takes no locks, throws nothing
+// and reads no globals.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,20 +17,25 @@
 
 namespace stowage {
 
-/// The outcome of a step. Runner::Explain describes all but kOk.
+/// The outcome of a step. Runner::Explain describes all codes except kOk.
 enum class StepCode : uint8_t {
   kOk,
-  kIndexOutOfRange,  // a label or an index outside [0, size)
-  kInputsMissing,  // an input, param or state never written, or an input lost to another
-                   // program's step
-  kNonFinite,  // a result holds NaN or infinity; only if the check is requested
-  kDeviceFault,  // the device failed, and will fail again
-  kStepUnknown,  // never started, or too many have been started since
-  kRankLost,     // another rank of the step, or its link, is lost
+  kIndexOutOfRange,  // A label or an index is outside [0, size).
+  // An input, param or state was never written, or a step of another program has overwritten an
+  // input.
+  kInputsMissing,
+  // A result holds NaN or infinity. Returned only if the check is requested.
+  kNonFinite,
+  // The device has failed. Later steps will fail, too.
+  kDeviceFault,
+  // The step was never started, or too many steps have been started since.
+  kStepUnknown,
+  // Another rank of the step, or the link to it, is lost.
+  kRankLost,
 };
 
 /// A tensor in the arena or in host memory (ir/graph.h states which). `data` is its first
-/// element; strides are in elements.
+/// element. Strides are in elements.
 struct TensorView {
   std::byte* data = nullptr;
   TensorType type;
@@ -48,24 +53,26 @@ struct TensorView {
 
 class ControlFlow;  // runtime/control_flow.h
 
-/// One kernel call. The spans point into the Program that owns it.
+/// One kernel call. The spans point into the Program that owns the launch.
 struct Launch {
   OpKind op = OpKind::kCopy;
   NodeId node = kNoNode;
   const Attrs* attrs = nullptr;
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  std::span<std::byte> workspace;  // as many bytes as the backend requested
-  ControlFlow* control = nullptr;  // for a loop or a cond: its bodies
+  // Has the size that the backend requested.
+  std::span<std::byte> workspace;
+  // The bodies of a loop or a cond, or null.
+  ControlFlow* control = nullptr;
 };
 
-// A matrix in its file's layout, in rows of blocks (ir/weight_type.h), as kernels see it.
+// A matrix in its file's layout, in rows of blocks (ir/weight_type.h), as kernels read it.
 //
 //   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   w.data + row * w.row_bytes
 
 struct BlockMatrix {
-  /// `bytes` is u8(rows, bytes of a row), and the attribute "blocks" a type.
+  /// `bytes` must be u8(rows, bytes of a row). The attribute "blocks" must be a WeightType.
   BlockMatrix(const TensorView& bytes, const Attrs& attrs)
       : type(static_cast<WeightType>(attrs.Int("blocks"))),
         rows(bytes.shape()[0]),
@@ -74,7 +81,7 @@ struct BlockMatrix {
         data(bytes.data) {}
 
   WeightType type;
-  int64_t rows, columns;  // in elements
+  int64_t rows, columns;  // In elements.
   Bytes row_bytes;
   const std::byte* data;
 };

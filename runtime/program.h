@@ -1,15 +1,15 @@
 #ifndef STOWAGE_RUNTIME_PROGRAM_H_
 #define STOWAGE_RUNTIME_PROGRAM_H_
 
-// Programs: a graph and its plan as given to a session, and as resolved to a flat list of
-// launches with final addresses, in which views are strides and offsets of operands.
-// LaunchAccesses determines which launches may overlap; CheckPrograms and CheckRanks validate
-// programs before they are resolved.
+// Defines the programs of a session and resolves them to launches. A SessionProgram is a graph
+// and its plan, as passed to a session. A Program is a flat list of launches with final
+// addresses, in which views are strides and offsets of operands. LaunchAccesses determines which
+// launches may overlap. CheckPrograms and CheckRanks validate programs before they are resolved.
 //
 //   SessionProgram{"train", step, plan}
 //
 //   Result<Program> program = Program::Resolve(graph, plan, arena, host);
-//   program->launches();  // run them in order
+//   program->launches();  // Run these in order.
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ namespace stowage {
 
 class Backend;  // runtime/backend.h
 
-/// An argument of Session::Create.
+/// A program that is passed to Session::Create.
 struct SessionProgram {
   std::string name;
   Graph graph;
@@ -37,28 +37,31 @@ struct SessionProgram {
 
 class Program {
  public:
-  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them) and those at
-  /// `host` (plan.host_bytes(), of host memory), both at multiples of plan.alignment;
-  /// they are not accessed. Error if the plan is not for this graph. Both are copied.
+  /// Resolves `plan` over the plan.arena_bytes() bytes at `arena` and the plan.host_bytes()
+  /// bytes of host memory at `host`. Both must be at multiples of plan.alignment. Neither is
+  /// accessed. Returns an error if the plan is not for this graph. `graph` and `plan` are
+  /// copied.
   static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena,
                                  std::byte* host);
 
   const Graph& graph() const { return state_->graph; }
   const Plan& plan() const { return state_->plan; }
   std::span<const Launch> launches() const { return state_->resolved.launches; }
-  /// The outputs of one f32 element, such as the loss, in the graph's order.
+  /// Returns the outputs of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
-  /// The start of host memory, as passed to Resolve.
+  /// Returns the start of host memory, as passed to Resolve.
   std::byte* host() const { return state_->host; }
-  /// The region that the plan reserved for the backend; empty: none.
+  /// Returns the region that the plan reserved for the backend, or an empty span if there is
+  /// none.
   std::span<std::byte> reserve() const { return state_->reserve; }
-  /// The address of a value.
+  /// Returns the address of a value.
   const TensorView& view(ValueId id) const {
     return state_->resolved.views[static_cast<size_t>(id)];
   }
 
  private:
-  struct State {  // behind a pointer, so that spans survive moves
+  // Behind a pointer, so that spans into it stay valid when the program is moved.
+  struct State {
     Graph graph;
     Plan plan;
     ResolvedLaunches resolved;
@@ -70,9 +73,9 @@ class Program {
   std::unique_ptr<State> state_;
 };
 
-/// The bytes that a launch accesses: those of its operands, results and workspace. Values
-/// do not suffice to decide which launches may overlap, since a plan reuses the bytes of
-/// dead ones.
+/// The bytes that a launch accesses: its operands, results and workspace. The values that a
+/// launch uses are not sufficient to decide which launches may overlap, because a plan reuses
+/// the bytes of dead values.
 ///
 ///   const LaunchAccesses copy(reload), next(relu);
 ///   if (!next.MayRunBeside(copy)) Wait();
@@ -80,12 +83,12 @@ class LaunchAccesses {
  public:
   explicit LaunchAccesses(const Launch& launch);
 
-  /// Returns whether neither writes bytes that the other reads or writes. Linear in the
+  /// Returns true if neither launch writes bytes that the other reads or writes. Linear in the
   /// product of their numbers of operands and results.
   bool MayRunBeside(const LaunchAccesses& other) const;
 
  private:
-  // Addresses, half-open: from the first to the last byte that a view reaches.
+  // A half-open range of addresses, from the first to the last byte that a view spans.
   struct Range {
     uintptr_t begin = 0;
     uintptr_t end = 0;
@@ -98,24 +101,30 @@ class LaunchAccesses {
   Ranges reads_, writes_;
 };
 
-/// Checks each program, and that all are consistent in one arena. Errors, kInvalidArgument
-/// unless they are a callee's: no programs, two of one name, a plan that is not for its graph
-/// or is invalid (ValidatePlan), an op that the backend lacks, a plan without this backend's
-/// workspace or reserve, programs that place a param, state or cache of one name differently,
-/// or different params or states at overlapping addresses.
+/// Checks each program, and that all programs are consistent in one arena. Propagates errors of
+/// Backend::Supports, such as kUnsupported for an op that the backend lacks. Returns
+/// kInvalidArgument if
+/// - there are no programs, or two have the same name,
+/// - a plan is not for its graph, is invalid (ValidatePlan), has values outside the arena, or
+///   lacks this backend's workspace or reserve,
+/// - two programs place a param, state or cache of the same name differently, or
+/// - different params or states have overlapping addresses.
 Status CheckPrograms(const std::vector<SessionProgram>& programs,
                      const Backend& backend);
 
 /// The ranks that a backend connects.
 struct JoinedRanks {
-  int ranks = 1;                // of the backend
-  std::string_view room = {};   // prefix of errors
-  std::string_view given = {};  // the backend argument that has the ranks
+  // The number of ranks of the backend.
+  int ranks = 1;
+  // The prefix of errors.
+  std::string_view room = {};
+  // The backend argument that specifies the ranks.
+  std::string_view given = {};
 };
 
-/// Checks that the collectives of `graph`, also in bodies, are for as many ranks as are
-/// connected. Error kInvalidArgument naming the node, and both numbers. Linear in the
-/// nodes.
+/// Checks that the collectives of `graph`, including those in bodies, are for the number of
+/// ranks that are connected. Otherwise returns kInvalidArgument, with a message that names the
+/// node and both numbers. Linear in the number of nodes.
 Status CheckRanks(const Graph& graph, const JoinedRanks& joined);
 
 }  // namespace stowage

@@ -86,14 +86,14 @@ struct Reads {
   AttentionBand band;
   Segments segments = {};
 
-  // Keys() returns the keys that at least one of `these` queries reads. Queries() returns the
-  // queries that read at least one of `these` keys. Each result is an interval, because both
-  // ends of the interval of keys that a query reads increase with the query.
+  // Returns the keys that at least one of `these` queries reads. They are an interval, because
+  // both ends of the interval of keys that a query reads increase with the query.
   Range Keys(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin + band.low),
                             std::min(keys, these.end + band.high)},
                            these.begin, these.end);
   }
+  // Returns the queries that read at least one of `these` keys, which are also an interval.
   Range Queries(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin - band.high),
                             std::min(queries, these.end - band.low)},
@@ -108,9 +108,7 @@ struct Tile {
   AttentionBand band;
   Segments segments = {};
 
-  // Columns() returns the columns of the tile that at least one of its rows [row, row + rows)
-  // reads. Rows() returns the rows that read at least one of its columns [column, column +
-  // columns).
+  // Returns the columns of the tile that at least one of its rows [row, row + rows) reads.
   Range Columns(int64_t row, int64_t rows) const {
     const int64_t first = query + row;
     const Range read = segments.Within(
@@ -118,6 +116,7 @@ struct Tile {
     return {std::clamp<int64_t>(read.begin - key, 0, keys),
             std::clamp<int64_t>(read.end - key, 0, keys)};
   }
+  // Returns the rows that read at least one of the tile's columns [column, column + columns).
   Range Rows(int64_t column, int64_t columns) const {
     const int64_t first = key + column;
     const Range readers =
