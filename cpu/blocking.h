@@ -31,9 +31,10 @@
 namespace stowage::cpu {
 
 struct Blocking {
-  // The number of registers in a strip of columns. 0 means kStripVecs.
+  // The number of registers in a strip of columns. 0 means the default, kStripVecs.
   int strip = 0;
-  // The maximum number of rows in a task. 0 means RowsPerTask.
+  // The maximum number of rows in a task. 0 means the default, RowsPerTask
+  // (cpu/kernels/gemm.h).
   int64_t task_rows = 0;
   // If true, strips of contiguous rows are also packed.
   bool packs = true;
@@ -41,12 +42,12 @@ struct Blocking {
   friend bool operator==(const Blocking&, const Blocking&) = default;
 };
 
-/// The numbers that determine a blocking: the element size, the number of threads, sizes and
+/// The key that determines a blocking: the element size, the number of threads, sizes and
 /// strides.
 inline constexpr size_t kBlockingKeyNumbers = 9;
 using BlockingKey = std::array<int64_t, kBlockingKeyNumbers>;
 
-/// A matmul, or a segment of a large one, that runs on its own memory.
+/// A matmul, or a smaller version of a large one, that runs on its own memory.
 struct BlockingTrial {
   BlockingKey key = {};
   // At least two. The default comes first.
@@ -65,10 +66,10 @@ inline constexpr int64_t kTrialWork = int64_t{1} << 25;
 /// between candidates.
 inline constexpr int64_t kMinTrialWork = int64_t{1} << 20;
 
-/// Times the candidates of a shape when the shape is first bound. The fastest is kept in a file
-/// for one processor, one vector extension and one version of the loops
+/// Times the candidates of a shape when the shape is first bound. The fastest is stored in a
+/// file for one processor, one vector extension and one version of the loops
 /// (runtime/autotune_cache.h). If the file cannot be read or written, results are kept only in
-/// this autotuner.
+/// memory.
 class BlockingAutotuner {
  public:
   /// Returns the time in seconds that a call of its argument takes.
@@ -82,13 +83,13 @@ class BlockingAutotuner {
                                 std::string_view vectors,
                                 Stopwatch stopwatch = Seconds);
 
-  /// Returns the blocking of the trial's key. Uses the blocking chosen earlier, or the blocking
-  /// in the file if it is among the candidates. Otherwise times the candidates and keeps the
-  /// fastest. Allocates and frees the trial's memory, and returns the default if the allocation
-  /// fails. The timing takes a few runs of the trial per candidate.
+  /// Returns the blocking for the trial's key. Uses the blocking chosen earlier, or the
+  /// blocking in the file if it is among the candidates. Otherwise times the candidates and
+  /// stores the fastest. Allocates and frees the trial's memory, and returns the default if the
+  /// allocation fails. The timing takes a few runs of the trial per candidate.
   Blocking Choose(const BlockingTrial& trial, ThreadPool& pool);
 
-  /// Returns a line that explains why results are not kept in the file, or an empty string if
+  /// Returns a line that explains why results are not stored in the file, or an empty string if
   /// they are.
   const std::string& note() const { return note_; }
 

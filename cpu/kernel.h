@@ -3,8 +3,8 @@
 
 // Declares the table of CPU kernels, which has one entry per op. Each entry is defined in
 // cpu/kernels/ under the name declared below. An op without an entry is a link error. `run` is
-// null for views, which do no work, for loop and cond, whose bodies LaunchList runs, for
-// collectives, which have `run_among_ranks`, and for stand_in, which cannot run.
+// null for views (which do no work), loop and cond (whose bodies LaunchList runs), collectives
+// (which have `run_among_ranks`), and stand_in (which cannot run).
 //
 //   const CpuKernel& kernel = KernelOf(graph, node);
 //   StepCode code = kernel.run(launch, pool);
@@ -54,7 +54,7 @@ struct CpuKernel {
   RunFn run = nullptr;
 
   /// Runs one launch of a matmul with a blocking, which is one of its trial's candidates. `run`
-  /// uses the default blocking and gives the same bits. If null, there is only one blocking.
+  /// uses the default blocking and computes the same bits. If null, there is only one blocking.
   using RunBlockedFn = StepCode (*)(const Launch&, ThreadPool&,
                                     const Blocking&) noexcept;
   RunBlockedFn run_blocked = nullptr;
@@ -106,7 +106,7 @@ struct KernelTable {
   std::array<const CpuKernel*, kNumOps> of_op = {};
   /// The kernel that runs nodes of f16 and bf16 in f32.
   const CpuKernel* widened = nullptr;
-  /// The same table with AVX512-BF16 matmuls. Null if this table already has them or the build
+  /// The same table with AVX512-BF16 kernels. Null if this table already has them or the build
   /// has none.
   const KernelTable* by_pairs = nullptr;
 };
@@ -138,7 +138,7 @@ Status Supports(const Graph& graph, const Node& node);
 inline constexpr size_t kMaxWidenedOperands = 16;
 
 /// Returns whether the kernel of `node`'s op in `table` accepts the node's types only with f32
-/// in place of f16 and bf16. Its results must then be the same except for these types.
+/// in place of f16 and bf16, and infers the same results except for these types.
 bool RunsWidened(const Graph& graph, const Node& node,
                  const KernelTable& table);
 

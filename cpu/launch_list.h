@@ -89,7 +89,7 @@ bool RunsBeside(OpKind op, bool host_is_file);
 /// Returns, for each launch of `graph`, the number of exchanges that must have landed before it
 /// runs. Before an exchange begins, all but the latest kExchangesUnderWay - 1 exchanges must
 /// have landed. Before a node with an exchange in a body runs, all exchanges must have landed.
-/// Takes time linear in the number of launches times the number of exchanges in flight at each.
+/// Linear in the number of launches times the number of exchanges in flight at each.
 std::vector<size_t> ExchangesToLand(const Graph& graph,
                                     std::span<const Launch> launches,
                                     bool host_is_file);

@@ -44,7 +44,7 @@ std::span<const CpuTarget> CpuTargets();
 /// or this processor cannot run the target. The message lists the valid names.
 Result<const CpuTarget*> FindCpuTarget(std::string_view name = {});
 
-/// Computes FindCpuTarget for any list of targets and any value of the variable.
+/// Implements FindCpuTarget for any list of targets and any value of the variable.
 Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
                                          std::string_view name,
                                          std::string_view variable);

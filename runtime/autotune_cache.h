@@ -35,7 +35,7 @@
 
 namespace stowage {
 
-/// The subject of a file of choices. The strings must be literals.
+/// The kind of choices in a file. The strings must be literals.
 struct ChoicesKind {
   // The prefix of errors.
   std::string_view room;

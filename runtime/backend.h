@@ -49,7 +49,7 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  /// Sums `values` over the ranks in place and in rank order: ((v0 + v1) + v2) + .... Each sum
+  /// Sums `values` over the ranks in place and in rank order, as ((v0 + v1) + v2). Each sum
   /// is rounded to the type. Every run therefore computes the same bits as one rank that
   /// accumulates gradients over the same number of micro-batches. Supports floats, i32 and i64.
   virtual bool AllReduce(DType dtype, std::span<std::byte> values,

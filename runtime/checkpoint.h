@@ -37,10 +37,10 @@ namespace stowage {
 
 /// Writes every param and state of `runner`'s graph except the params of `base`, and `step` and
 /// `notes`. The write is atomic: the file is replaced completely or is unchanged
-/// (base/files.h). A run that saves more than once, or late, should claim the file first.
-/// Returns kIo if the file cannot be written. Returns kNotFinite, with the file unchanged, if a
-/// param or state holds NaN or infinity. Returns kInvalidArgument if the step is below 0 or
-/// above kMaxCheckpointStep, or a note has a reserved name.
+/// (base/files.h). A run that saves more than once, or late, should claim the file first
+/// (OutputFile::Claim). Returns kIo if the file cannot be written. Returns kNotFinite, with the
+/// file unchanged, if a param or state holds NaN or infinity. Returns kInvalidArgument if the
+/// step is below 0 or above kMaxCheckpointStep, or a note has a reserved name.
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
                       int64_t step, const RunNotes& notes = {},
                       const CheckpointBase& base = {});
@@ -52,8 +52,8 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
 /// the first one.
 Status CheckFinite(const Runner& runner);
 
-/// Reads only the header. Returns the errors of LoadCheckpoint, but does not check the bytes of
-/// the tensors.
+/// Reads only the header of the checkpoint at `path`. Returns the errors of LoadCheckpoint, but
+/// does not check the bytes of the tensors.
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
 /// Reads the complete checkpoint at `path`. Propagates errors of ReadCheckpointInfo. Returns

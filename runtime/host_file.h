@@ -50,13 +50,13 @@ class HostFile {
   /// Returns whether the folder is in RAM (tmpfs), where a file saves no memory.
   bool is_in_memory() const { return is_in_memory_; }
 
-  // Copy to and from the bytes at address `at`, which must be in the file. Return false after
-  // the first failure.
+  // Write, read or fill the bytes at address `at`, which must be in the file. Return false if
+  // this call or an earlier call has failed.
   bool Write(const std::byte* at, std::span<const std::byte> from) noexcept;
   bool Read(const std::byte* at, std::span<std::byte> to) noexcept;
   bool Fill(const std::byte* at, Bytes bytes, uint8_t value) noexcept;
 
-  /// Returns the reason of the first failed copy, or an empty string if none has failed.
+  /// Returns the reason of the first failure, or an empty string if no call has failed.
   std::string failure() const;
 
  private:

@@ -54,7 +54,7 @@ class Program {
   /// Returns the region that the plan reserved for the backend, or an empty span if there is
   /// none.
   std::span<std::byte> reserve() const { return state_->reserve; }
-  /// Returns the address of a value.
+  /// Returns the view of a value at its final address.
   const TensorView& view(ValueId id) const {
     return state_->resolved.views[static_cast<size_t>(id)];
   }

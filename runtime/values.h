@@ -65,8 +65,8 @@ std::optional<int64_t> BlockOf(const RankValues& values, const Graph& step,
 /// Returns the params, then the states, in the order of `graph`.
 std::vector<ValueId> PersistentValues(const Graph& graph);
 
-/// The maximum size of a part, which consists of whole elements of every type. Saving, loading
-/// and checking in parts uses little memory outside the arena.
+/// The maximum size of a part in bytes, which is a multiple of every element size. Saving,
+/// loading and checking in parts uses little memory outside the arena.
 inline constexpr Bytes kPartBytes = 256 * 1024;
 
 /// Calls `use` for each part of `bytes` bytes, in order, with its offset and a buffer. Stops at

@@ -129,8 +129,8 @@ struct LoadedWeights {
 /// - the element type differs, and one of the types is not a float, or
 /// - an element is NaN or infinite, in the file or after a cast to a narrower type.
 ///
-/// If a param has been written before an error, none of the params of the file is set any
-/// longer (AllOrNone in runtime/values.h).
+/// After an error of the last kind, none of the params that the file has is set any longer
+/// (AllOrNone in runtime/values.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

@@ -87,7 +87,7 @@ struct Reads {
   Segments segments = {};
 
   // Returns the keys that at least one of `these` queries reads. They are an interval, because
-  // both ends of the interval of keys that a query reads increase with the query.
+  // the first query reads the first keys and the last query reads the last keys.
   Range Keys(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin + band.low),
                             std::min(keys, these.end + band.high)},
@@ -135,8 +135,8 @@ struct Tile {
   int64_t group() const { return whole() ? kTile : kGroup; }
 };
 
-/// Returns the columns that a group of rows reads, rounded down to start at a multiple of
-/// kGroup.
+/// Returns the columns that a group of rows reads. The range is extended to start at a multiple
+/// of kGroup.
 inline Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
   const Range seen = tile.Columns(row, rows);
   return {seen.begin / kGroup * kGroup, seen.end};
@@ -156,8 +156,8 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
-/// Sets the unread elements of the registers that contain the columns `seen` to `rest`. Returns
-/// the columns of these registers.
+/// Sets the columns outside `seen` to `rest`, in the registers that contain columns of `seen`.
+/// Returns all columns of these registers.
 template <typename T>
 Range FillToRegisters(Range seen, T rest, T* row) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
@@ -230,7 +230,7 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     top = Larger(top, Vec<T>::Load(row + j));
   }
-  // This requires a positive scale. NaN scores give NaN weights.
+  // The scale is positive. NaN scores give NaN weights.
   const T before = *largest;
   *largest = std::max(before, LargestLane(top) * scale);
   // If the bias is -inf for all keys so far, all weights are 0.

@@ -1,21 +1,22 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 #define STOWAGE_CPU_KERNELS_BF16_GEMM_H_
 
-// The inner loops of bf16 matmuls, for the instruction VDPBF16PS (AVX512-BF16), which
-// multiplies pairs of 16-bit elements and adds the results to f32 sums.
+// Provides the inner loops of bf16 matmuls. They use the instruction VDPBF16PS (AVX512-BF16),
+// which multiplies pairs of 16-bit elements and adds the results to f32 sums.
 //
 // Operands are read as pairs of adjacent elements along k. Pairs of a are broadcast, and pairs
 // of b fill a register with sixteen columns. Rows of a that are contiguous along k are read in
 // place. Other operands are packed into pairs, kPairsDepth of k at a time. If k is odd, the
 // last pair is completed with zeros in both operands.
 //
-// Each element of c is one chain over the pairs of a block in order of k, whatever the tile or
-// the thread. The instruction multiplies the second elements of a pair and adds the result to
-// the sum, then does the same with the first elements. Each step has one rounding to nearest,
-// ties to even. The instruction reads subnormal elements as zeros and flushes subnormal sums to
-// zero, whatever the processor's rounding mode and exception masks. It handles NaN and
-// infinities as f32 arithmetic does. These loops are compiled wherever AVX-512 is available,
-// and run if the processor also has AVX512-BF16 (cpu/targets.h).
+// Each element of c is one chain of multiply-adds over the pairs of a block, in order of k. The
+// chain does not depend on the tile or the thread. The instruction multiplies the second
+// elements of a pair and adds the result to the sum, then does the same with the first
+// elements. Each step has one rounding to nearest, ties to even. The instruction reads
+// subnormal elements as zeros and flushes subnormal sums to zero, whatever the processor's
+// rounding mode and exception masks. It handles NaN and infinities as f32 arithmetic does.
+// These loops are compiled wherever AVX-512 is available, and run if the processor also has
+// AVX512-BF16 (cpu/targets.h).
 //
 //   const PairRows rows = PackRows(m, k, a, packed_a);
 //   const PairColumns columns = PackColumns(k, n, b, packed_b);
@@ -47,8 +48,8 @@ inline constexpr int64_t kPanelRows = 8;
 /// Returns the number of pairs in k elements.
 constexpr int64_t Pairs(int64_t k) { return CeilDiv(k, 2); }
 
-/// Rows as pairs along k. Pair p of row i is the two elements at data + i / kPanelRows * panel
-/// + i % kPanelRows * row + p * step.
+/// Rows as pairs along k. Pair p of row i is the two elements at
+/// data + i / kPanelRows * panel + i % kPanelRows * row + p * step.
 struct PairRows {
   const uint16_t* data;
   int64_t row, step, panel;
@@ -79,8 +80,8 @@ PairRows PackRows(int64_t m, int64_t k, Strided<const uint16_t> a,
 PairColumns PackColumns(int64_t k, int64_t n, Strided<const uint16_t> b,
                         uint32_t* packed);
 
-/// Computes a (m, 2 pairs) b (2 pairs, n) into c (m, n). Requires m >= 1 and 1 <= n <=
-/// kPairsColumns.
+/// Computes a (m, 2 pairs) b (2 pairs, n) into c (m, n).
+/// Requires m >= 1 and 1 <= n <= kPairsColumns.
 void MultiplyPairs(int64_t m, int64_t n, int64_t pairs, PairRows a,
                    PairColumns b, Rows<float> c, Into into);
 

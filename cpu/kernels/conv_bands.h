@@ -24,7 +24,7 @@ namespace stowage::cpu {
 
 /// One or more images, one or more lines of an image, or a segment of a line.
 struct Band {
-  Walks walks;  // The walks over the band's elements.
+  Walks walks;  // The walks of the band's elements.
   int64_t first_image, images;
 
   int64_t columns() const { return images * Product(walks, &Walk::count); }
@@ -180,17 +180,17 @@ struct GatheredProduct {
   Walks walks;
   const T* source;
   const T* source_end;
-  int64_t channels, rows;  // Per group.
+  int64_t channels, rows;  // Channels and rows per group.
   Strided<T> filters;      // The filters of group 0.
-  int64_t filters_stride;  // From one group to the next.
+  int64_t filters_stride;  // The distance between groups.
   T* to;
 
   int64_t taps() const { return Product(walks, &Walk::taps); }
   int64_t depth() const { return channels * taps(); }
 };
 
-/// Divides the columns of a GatheredProduct into bands of up to eight strips of `strip`
-/// columns.
+/// Returns the columns of a GatheredProduct, divided into bands of up to eight strips of
+/// `strip` columns.
 inline Bands GatherBands(const ConvGeometry& g, const Walks& walks,
                          int64_t channels, int64_t strip) {
   return Bands(walks, g.images, channels, 8 * strip, strip);
@@ -250,8 +250,9 @@ void Scatter(const GatheredProduct<T>& product, const Band& band,
 }
 
 /// Packs the filters of a phase, group by group. Rows are the channels of x, and columns are
-/// (filter, tap) pairs. Copies small blocks of both to use the cache well. Sets `places`, which
-/// has one element per tap, to the indices of the taps in the kernel.
+/// (filter, tap) pairs. Small blocks of rows and columns are packed one after another, to use
+/// the cache well. Sets `places`, which has one element per tap, to the indices of the taps in
+/// the kernel.
 template <typename T>
 void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
                  int64_t* places, T* packed, ThreadPool& pool) {

@@ -32,7 +32,8 @@ namespace stowage::cpu {
 struct Walk {
   int64_t count = 1, taps = 1;
   int64_t first = 0, step = 1, tap_step = 1, size = 1;
-  // The indices of these elements in the result, and of these taps in the kernel.
+  // Element i has index to_first + i * to_step of [0, to_size) in the result. Tap t has index
+  // kernel_first + t * kernel_step in the kernel.
   int64_t to_first = 0, to_step = 1, to_size = 1;
   int64_t kernel_first = 0, kernel_step = 1;
 };
@@ -64,7 +65,7 @@ inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
   return g;
 }
 
-/// Returns the walks that compute y: the elements of y over the source x.
+/// Returns the walks that compute y from the source x.
 inline Walks ForwardWalks(const ConvGeometry& g) {
   Walks walks;
   for (size_t i = 0; i < walks.size(); ++i) {
@@ -80,9 +81,9 @@ inline Walks ForwardWalks(const ConvGeometry& g) {
   return walks;
 }
 
-/// Returns the walk that computes the elements of x at indices equal to `phase` modulo the
-/// stride, over the source dy. They use every kernel element k for which the stride divides
-/// phase + before - k * dilation.
+/// Returns the walk that computes, from the source dy, the elements of x at indices equal to
+/// `phase` modulo the stride. These elements use every kernel element k for which the stride
+/// divides phase + before - k * dilation.
 inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
   const int64_t common = std::gcd(dim.dilation, dim.stride);
   const int64_t period = dim.stride / common;

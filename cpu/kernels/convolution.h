@@ -26,12 +26,12 @@ namespace stowage::cpu {
 // The ByBatch algorithms compute convolutions of small feature maps. A map of 4 x 4 elements
 // has lines too short for registers, and many of its taps read only padding. In these
 // algorithms, a register holds one element of a map for as many images as the register has
-// lanes. Each element of a result is the sum of one matmul per tap that reads a source element,
-// of packed filters (rows, channels) and the packed source (channels, images). Padding costs
-// nothing.
+// lanes. Each element of a result is a sum over the taps that read a source element. Each term
+// of the sum is a matmul of the packed filters (rows, channels) and the packed source
+// (channels, images). Padding costs nothing.
 
-/// Returns whether the maps are small, the images fill a register, and the groups are large
-/// enough for a matmul.
+/// Returns whether the maps are small, there are enough images to fill a register, and the
+/// groups are large enough for a matmul.
 template <typename T>
 bool TakesByBatch(const ConvGeometry& g);
 
@@ -90,8 +90,8 @@ void DepthwiseWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
 // nothing. For one register of images at a time, a few channels are transposed into a frame of
 // zeros, multiplied and added tap by tap, and transposed back.
 
-/// Returns whether IsDepthwise(g), the images fill a register, and a few maps with all lanes
-/// fit a cache.
+/// Returns whether IsDepthwise(g) is true, there are enough images to fill a register, and a
+/// few maps with all lanes fit a cache.
 template <typename T>
 bool TakesDepthwiseByBatch(const ConvGeometry& g);
 

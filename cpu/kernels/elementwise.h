@@ -49,7 +49,7 @@ struct ManyBody {
               std::byte* const* y);
 };
 
-// Runs the body over the first `operands` inputs of the launch, of which there are 1 to 3.
+// Runs the body over the first `operands` inputs of the launch. `operands` must be 1, 2 or 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
 // Runs the body over all inputs of the launch, at most kMaxBlockOperands, with elements of
@@ -158,13 +158,13 @@ void CallBlock(const F& f, DType dtype, int64_t n, std::byte* y,
 
 }  // namespace internal
 
-/// CpuKernel::block of an op that is F, with kOperands operands and no attributes.
+/// CpuKernel::block for an op without attributes that computes F of kOperands operands.
 template <typename F, size_t kOperands>
 void BlockOf(const Attrs&, DType dtype, int64_t n, std::byte* y,
              const std::byte* const* x) {
   internal::CallBlock<kOperands>(F(), dtype, n, y, x);
 }
-/// CpuKernel::block of an op that is F(attrs), with kOperands operands.
+/// CpuKernel::block for an op that computes F(attrs) of kOperands operands.
 template <typename F, size_t kOperands>
 void BlockWithAttrs(const Attrs& attrs, DType dtype, int64_t n, std::byte* y,
                     const std::byte* const* x) {

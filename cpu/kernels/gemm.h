@@ -38,8 +38,8 @@
 
 namespace stowage::cpu {
 
-/// An operand that is read one number at a time. Element (i, j) is at data[i * row + j *
-/// column].
+/// An operand that is read one number at a time.
+/// Element (i, j) is at data[i * row + j * column].
 template <typename T>
 struct Strided {
   const T* data;
@@ -246,8 +246,8 @@ void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
 
 }  // namespace internal
 
-/// Computes a (m, k) b (k, n) into c (m, n), then adds `finish`. Requires 1 <= n <=
-/// kMaxStripColumns and m >= 1.
+/// Computes a (m, k) b (k, n) into c (m, n), then adds `finish`.
+/// Requires 1 <= n <= kMaxStripColumns and m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,
@@ -394,9 +394,9 @@ void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
 //   std::optional<BlockingTrial> trial = ProductTrial(m, n, k, a, b, pool.threads());
 
 /// Returns a trial of a (m, k) b (k, n), or of a smaller matmul if it is large. The trial runs
-/// on memory of its own with the same strides, and does not read a and b. Returns nullopt for
-/// matmuls with less work than kMinTrialWork, for trials that span more than kMaxTrialBytes,
-/// and for shapes with only one candidate.
+/// on memory of its own with the strides of a and b, whose elements are not read. Returns
+/// nullopt for matmuls with less work than kMinTrialWork, for trials that span more than
+/// kMaxTrialBytes, and for shapes with only one candidate.
 template <typename T>
 std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,

@@ -10,8 +10,8 @@
 //
 //   StridedWalk<2> walk(shape, {&a.strides, &b.strides});
 //   walk.Runs(begin, end, [&](int64_t index, const auto& offsets, int64_t n) {
-//     // A run of n elements. Element i of operand k is at offsets[k] + i *
-//     // walk.inner(k).
+//     // A run of n elements. Element i of operand k is at
+//     // offsets[k] + i * walk.inner(k).
 //   });
 
 #include <algorithm>

@@ -209,8 +209,8 @@ inline Vec<double> Tanh(Vec<double> a) {
   return EachLane(a, [](double x) { return std::tanh(x); });
 }
 
-/// Returns 1 - erf(a). In f32 it is exp(-x^2) times a polynomial in 1 / (1 + 0.4 x), where x =
-/// |a|. This is the form of Abramowitz & Stegun 7.1.26, here of degree 9 and fitted to the
+/// Returns 1 - erf(a). With x = |a|, it is exp(-x^2) times a polynomial in 1 / (1 + 0.4 x) in
+/// f32. This is the form of Abramowitz & Stegun 7.1.26, here of degree 9 and fitted to the
 /// minimum relative error (3e-8) on [0, 10.5]. Beyond this range the result is 0.
 inline Vec<float> Erfc(Vec<float> a) {
   using V = Vec<float>;
