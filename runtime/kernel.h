@@ -21,8 +21,8 @@ namespace stowage {
 enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // A label or an index is outside [0, size).
-  // An input, param or state was never written, or a step of another program has overwritten an
-  // input.
+  // An input, param or state was never written, or an input or cache was lost
+  // (runtime/session.h).
   kInputsMissing,
   // A result holds NaN or infinity. Returned only if the check is requested.
   kNonFinite,
