@@ -1,19 +1,19 @@
 #ifndef STOWAGE_DATA_BATCHING_H_
 #define STOWAGE_DATA_BATCHING_H_
 
-// Which examples a batch holds, and how long its sequences are. Draws depend on the seed and
-// the step alone, so that a resumed run draws what an uninterrupted one would have drawn.
+// Chooses the examples of each batch and the lengths of sequences. A random draw depends only on
+// the seed and the step, so a resumed run draws the same values as an uninterrupted run.
 //
 //   SplitMix64 random(seed, step);
 //   int64_t start = random.Below(100);
 //
 //   TrainOrder order(split->train, seed);
-//   order.At((step - 1) * batch + row)   // the example in that row of the step's batch
+//   order.At((step - 1) * batch + row)   // the example in this row of the step's batch
 //
-// An example is padded to the length of its program, and each length is a program to plan:
+// Each example is padded to a program's sequence length, and each length needs its own program:
 //
 //   std::vector<int64_t> lengths = ChooseLengths(inputs, /*most=*/8);
-//   for (size_t i = 1; i < lengths.size(); ++i) {   // the longest is the model itself
+//   for (size_t i = 1; i < lengths.size(); ++i) {   // lengths[0] is the length of the model
 //     spec.shapes.push_back({.name = StrCat("of ", lengths[i]),
 //                            .model = tuning.ModelOf(ModelPurpose::kTrain, lengths[i])});
 //   }
@@ -25,7 +25,7 @@
 
 namespace stowage {
 
-/// Random numbers by SplitMix64 (Steele, Lea & Flood 2014), a stream for each seed and step.
+/// A SplitMix64 generator (Steele, Lea & Flood 2014) with a separate stream for each seed and step.
 class SplitMix64 {
  public:
   SplitMix64(uint64_t seed, uint64_t step) : state_(seed) {
@@ -40,8 +40,8 @@ class SplitMix64 {
     return z ^ (z >> 31);
   }
 
-  /// In [0, bound), each with probability 1/bound to within 2^-31. Precondition:
-  /// 1 <= bound < 2^31.
+  /// Returns a random integer in [0, bound). The probability of each is 1/bound to within 2^-31.
+  /// Requires `1 <= bound < 2^31`.
   int64_t Below(int64_t bound) {
     return static_cast<int64_t>((Next() >> 32) * static_cast<uint64_t>(bound) >>
                                 32);
@@ -51,19 +51,19 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-/// Sets `order` to 0 to size - 1 in a random order (Fisher and Yates). Allocates nothing.
+/// Fills `order` with a random permutation of 0 to size - 1 (Fisher-Yates). Allocates nothing.
 void ShuffleOrder(SplitMix64 random, std::span<int64_t> order);
-/// The same as a new vector.
+/// Returns the permutation as a new vector.
 std::vector<int64_t> ShuffledOrder(int64_t size, SplitMix64 random);
 
-/// The examples of a training set, shuffled by the seed for every pass.
+/// The examples of a training set, reshuffled from the seed in each epoch.
 class TrainOrder {
  public:
-  /// `train` must outlive this.
+  /// `train` must outlive this object.
   TrainOrder(const std::vector<size_t>& train, uint64_t seed)
       : train_(train), seed_(seed), order_(train.size()) {}
-  /// The example at a position of all passes, counted from 0. Linear when a pass begins.
-  /// Allocates nothing.
+  /// Returns the example at `position`, which counts from 0 across all epochs. The first call in
+  /// an epoch is linear in the size of the set, and others are constant. Allocates nothing.
   size_t At(int64_t position);
 
  private:
@@ -73,19 +73,20 @@ class TrainOrder {
   int64_t pass_ = -1;
 };
 
-/// All lengths but the longest are multiples of this.
+/// All lengths except the longest are multiples of this.
 inline constexpr int64_t kLengthStep = 16;
 
-/// At most `most` lengths, the longest first, for inputs of so many tokens: the longest input
-/// and multiples of kLengthStep, for which the sum over inputs of the shortest length that
-/// holds each is minimal; of several such choices one of the fewest lengths. By dynamic
+/// Returns at most `most` sequence lengths, longest first, for inputs with these numbers of tokens.
+/// The first length is that of the longest input, and the others are multiples of kLengthStep. Each
+/// input is padded to the shortest length that fits it, and the lengths minimize the total number
+/// of padded tokens. Among optimal choices, one with the fewest lengths is returned. Uses dynamic
 /// programming, in time proportional to `most` times the square of the number of multiples.
-/// Preconditions: there are inputs, all of at least 1; most >= 1.
+/// Requires at least one input, inputs of at least 1, and `most >= 1`.
 std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
                                    size_t most);
 
-/// The index of the shortest of the lengths, which are in descending order, that holds so many
-/// tokens; 0, the longest, if none does. Linear.
+/// Returns the index of the shortest length that is at least `tokens`, or 0, the index of the
+/// longest, if all are shorter. Requires that `lengths` is in descending order. Linear.
 size_t ShortestThatHolds(std::span<const int64_t> lengths, int64_t tokens);
 
 }  // namespace stowage

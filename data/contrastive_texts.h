@@ -1,9 +1,9 @@
 #ifndef STOWAGE_DATA_CONTRASTIVE_TEXTS_H_
 #define STOWAGE_DATA_CONTRASTIVE_TEXTS_H_
 
-// The data for training embeddings of texts: a query, documents that belong to it, and documents
-// that do not, as JSON lines. The keys are those of sentence-transformers or of FlagEmbedding;
-// documents are a text or a list of texts.
+// Reads the data for training text embeddings: JSON lines, each with a query, positive documents,
+// which match the query, and negative documents, which do not. The keys of sentence-transformers
+// and of FlagEmbedding are recognized. A value is a string, or a list of strings for documents.
 //
 //   {"anchor": "A fine film.", "positive": "I liked it."}
 //   {"query": "capital of France", "positive": "Paris is ...", "negative": "Lyon is ..."}
@@ -40,77 +40,81 @@ struct ContrastiveRow {
 
 struct ContrastiveTexts {
   std::vector<ContrastiveRow> rows = {};
-  /// Keys that are ignored, with the number of rows that have each.
+  /// Each ignored key and the number of rows that have it.
   std::map<std::string, int64_t> unread_keys = {};
 };
 
-/// Reads JSON lines; blank lines are skipped. A row has one key of each column:
+/// Reads JSON lines, skipping blank lines. Each row must have one key for the query and one for the
+/// positives. Negatives are optional, and their keys may be combined:
 ///
 ///   query      query, anchor, question, sentence1
 ///   positives  positive, pos, answer, sentence2
-///   negatives  negative, neg, negatives, and negative_1, negative_2, ..., which may be
-///              combined; none is required
+///   negatives  negative, neg, negatives, negative_1, negative_2, ...
 ///
-/// `text` is UTF-8; `origin` names it in errors, which state the line. Errors kInvalidArgument:
-/// a line that is not a JSON object, two keys of a column or none, a value that is no text or
-/// list of texts, an empty text, no positive, no rows, a duplicate key, and keys that change
-/// training elsewhere, such as "label", "score" and "prompt".
+/// `text` is UTF-8, and `origin` names it in errors. Returns kInvalidArgument, with the line, if a
+/// line is not a JSON object, a key is repeated, a row has no query or no positive, a row has two
+/// keys for the query or for the positives, a value is not a string or a list of strings, or a
+/// string is empty. Keys that change training in other programs, such as "label", "score" and
+/// "prompt", are also refused. Returns kInvalidArgument if there are no rows.
 Result<ContrastiveTexts> ReadContrastiveTexts(std::string_view text,
                                               std::string_view origin);
 
-/// The rows as tokens, split into a training and a validation set. Equal texts are stored once.
+/// Tokenized rows, split into a training and a validation set. Equal texts are stored once.
 struct ContrastiveSplit {
-  /// A query and its documents, as indices of `texts`.
+  /// A query and its documents, as indices into `texts`.
   struct Example {
     size_t query = 0;
     std::vector<size_t> positives = {}, negatives = {};
   };
 
   int64_t seq = 0;                               // maximum tokens of a text
-  int64_t negatives = 0;                         // of each example in a batch
+  int64_t negatives = 0;                         // per example in a batch
   std::vector<std::vector<int32_t>> texts = {};  // tokens, with special tokens
   std::vector<Example> examples = {};
   std::vector<size_t> train = {}, held_out = {};  // indices of examples
-  /// The numbers of truncated texts, and of dropped examples with a longer text.
+  /// The number of truncated texts, and the number of examples dropped for a text that is too long.
   int64_t cut = 0, dropped = 0;
-  /// Training examples with a positive that an earlier one has: in one batch, each is a negative
-  /// of the other.
+  /// The number of training examples that share a positive with an earlier example. If both are in
+  /// one batch, the shared positive is also an in-batch negative.
   int64_t repeated = 0;
   int64_t without_token = 0;  // sum of EncodeOptions::without_token
 
-  /// The documents of an example in a batch, to an array of 1 + negatives: a positive, and
-  /// negatives in their order. If there are more, they are drawn by `random`; without it, the
-  /// first ones are taken. Allocates nothing.
+  /// Writes the documents of an example in a batch to `documents`, an array of 1 + negatives
+  /// elements: one positive, then `negatives` negatives in their order in the row. If the example
+  /// has more documents, they are sampled with `random`. Without `random`, the first documents are
+  /// used. Allocates nothing.
   void Documents(size_t example, std::optional<SplitMix64> random,
                  std::span<size_t> documents) const;
 
-  /// The tokens of the longest text of an example.
+  /// Returns the number of tokens in the longest text of an example.
   int64_t LongestOf(size_t example) const;
 };
 
-/// The negatives of each example in a batch: `asked`, or else the fewest that a row has. Error
-/// kInvalidArgument: `asked` is below 0, or a row has fewer.
+/// Returns the number of negatives per example in a batch: `asked` if given, and otherwise the
+/// smallest number in any row. Returns kInvalidArgument if `asked` is negative, or if a row has
+/// fewer negatives. Requires that `texts` has rows.
 Result<int64_t> NegativesOf(const ContrastiveTexts& texts,
                             std::optional<int64_t> asked,
                             std::string_view origin);
 
 struct ContrastiveSplitOptions {
   int64_t seq = 0;
-  /// Whether examples with a longer text are dropped; else it is truncated.
+  /// Whether examples with a text that is too long are dropped. If false, the text is truncated.
   bool drops = false;
-  int64_t negatives = 0;  // of each example, as NegativesOf returns
-  std::string query_prompt = {}, document_prompt = {};  // put before texts
+  int64_t negatives = 0;  // per example, as returned by NegativesOf
+  std::string query_prompt = {}, document_prompt = {};  // prepended to texts
 };
 
-/// Encodes the texts with their prompts, and makes every tenth row, at least one, the validation
-/// set. Errors kInvalidArgument, with `origin`: a text without tokens; a token of another type
-/// than 0; a seq too small for the special tokens; fewer than 2 rows.
+/// Encodes the texts with their prompts and splits the rows. Every tenth row is in the validation
+/// set, or the last row if there are fewer than ten. Returns kInvalidArgument, with `origin`, if a
+/// text has no tokens, a token type is not 0, `seq` is too small for the special tokens, or fewer
+/// than 2 rows are usable.
 Result<ContrastiveSplit> SplitContrastiveTexts(
     const ContrastiveTexts& texts, const Tokenizer& tokenizer,
     const TextTemplate& joins, const ContrastiveSplitOptions& options,
     std::string_view origin);
 
-/// LongestOf of each example of a set.
+/// Returns LongestOf for each example in `part`, a list of example indices.
 std::vector<int64_t> LongestTexts(const ContrastiveSplit& split,
                                   const std::vector<size_t>& part);
 

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_DATA_DIGITS_DATA_H_
 #define STOWAGE_DATA_DIGITS_DATA_H_
 
-// Images of handwritten digits in CSV without a header: rows of 64 grey levels 0 to 16 (8 x 8
-// pixels) and the digit 0 to 9. Levels are scaled to [0, 1]. A fifth of the rows, drawn by the
-// seed, is the validation set.
+// Reads 8 x 8 images of handwritten digits from CSV without a header. A row has 64 gray levels from
+// 0 to 16, then the digit from 0 to 9. Gray levels are scaled to [0, 1]. The validation set is a
+// fifth of the rows, chosen at random from the seed.
 //
 //   Result<DigitsData> digits = DigitsData::Load("digits.csv", /*seed=*/1);
 //   SampleDigits(digits->train, 64, seed, step, x, y);
@@ -34,20 +34,22 @@ struct DigitsData {
   DigitSet train;
   DigitSet held_out;
 
-  /// Errors: kNotFound or kIo if the file cannot be read; kInvalidArgument for a malformed row,
-  /// with line and column, and for fewer than five rows.
+  /// Reads the file at `path`. Returns kNotFound or kIo if it cannot be read. Returns
+  /// kInvalidArgument, with line and column, for a malformed row, and if there are fewer than five
+  /// rows.
   static Result<DigitsData> Load(const std::string& path, uint64_t seed);
-  /// The same for the content of a file; `origin` names it in errors.
+  /// Reads the content of a file, which errors call `origin`.
   static Result<DigitsData> FromCsv(std::string_view csv,
                                     std::string_view origin, uint64_t seed);
 };
-
-/// Draws `batch` rows of a set with repetition, a function of the seed and the step. Allocates
-/// nothing. Preconditions: x.size() == batch * 64, y.size() == batch.
+/// Samples `batch` rows of `set` with replacement, as a function of the seed and the step.
+/// Allocates nothing. Requires a non-empty `set`, `x.size() == batch * 64` and
+/// `y.size() == batch`.
 void SampleDigits(const DigitSet& set, int64_t batch, uint64_t seed,
                   uint64_t step, std::span<float> x, std::span<int32_t> y);
 
-/// Reads rows first, first + 1, ... of a set, modulo its size. Preconditions: as SampleDigits.
+/// Copies rows first, first + 1, ... of `set`, modulo its size. The requirements of SampleDigits
+/// apply.
 void ReadDigits(const DigitSet& set, int64_t batch, int64_t first,
                 std::span<float> x, std::span<int32_t> y);
 

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_DATA_EXAMPLE_SPLIT_H_
 #define STOWAGE_DATA_EXAMPLE_SPLIT_H_
 
-// The examples of a fine-tuning run, truncated to sequences and split into a training and a
-// validation set. data/batching.h orders them.
+// Splits the examples of a fine-tuning run into a training and a validation set, and truncates long
+// examples to the sequence length. TrainOrder (data/batching.h) then shuffles them. A token is
+// called learned if its prediction counts in the loss.
 //
 //   Result<ExampleSplit> split = SplitExamples(std::move(examples), ...);
 //   TrainOrder order(split->train, seed);
@@ -19,8 +20,8 @@
 
 namespace stowage {
 
-/// A sequence in two parts, as tokens and whether each is learned: an example, or the prompt of
-/// one and the answer of another.
+/// A sequence that is the concatenation of two segments. `learnt` holds 1 for each learned token.
+/// The segments are an example and nothing, or the prompt of one example and the answer of another.
 struct Sequence {
   std::array<std::span<const int32_t>, 2> tokens = {};
   std::array<std::span<const uint8_t>, 2> learnt = {};
@@ -33,39 +34,40 @@ struct ExampleSplit {
   ExampleKind kind = ExampleKind::kLearnt;
   TokenExamples examples;
   std::vector<size_t> train = {}, held_out = {};  // indices of examples
-  /// For kJudged, by example: the one before it in its set, whose answer is combined with this
-  /// one's prompt to estimate the divergence from the reference. If a set has one example, one
-  /// of the other set.
+  /// For kJudged, the partner of each example: the example before it in its set, cyclically. The
+  /// prompt of the example is combined with the answer of the partner to estimate the divergence
+  /// from the reference model. The partner of a set's only example is in the other set.
   std::vector<size_t> partners = {};
-  /// The numbers of longer examples that are truncated or dropped, and of truncated
-  /// combinations with a partner.
+  /// The numbers of truncated examples, of dropped examples, and of truncated combinations with a
+  /// partner.
   int64_t cut = 0, dropped = 0, cut_with_partner = 0;
 
   size_t size() const {
     return examples.size() / (kind == ExampleKind::kPairs ? 2 : 1);
   }
-  /// The number of sequences of an example: 2 for preferences.
+  /// Returns the number of sequences per example: 2 for preference data, and 1 otherwise.
   int sequences() const { return kind == ExampleKind::kLearnt ? 1 : 2; }
-  /// Sequence 0 or 1 of an example; that of the chosen answer is 0.
+  /// Returns sequence 0 or 1 of an example. For pairs, sequence 0 has the chosen answer.
   Sequence Of(size_t example, int which) const;
-  /// The tokens of an example's longest sequence.
+  /// Returns the number of tokens in the longest sequence of an example.
   int64_t LongestOf(size_t example) const;
 };
-
-/// Splits off the last tenth, at least one, as validation set. Examples longer than seq + 1
-/// tokens are dropped if `drops`, else truncated, and dropped if nothing learned remains. Error
-/// kInvalidArgument, with `origin`: fewer than 2 fit.
+/// Splits `examples`. The validation set is the last tenth, and at least one example. An example
+/// longer than seq + 1 tokens is dropped if `drops` is true or if truncation would remove all
+/// learned tokens, and truncated otherwise. Returns kInvalidArgument, with `origin`, if fewer than
+/// 2 examples remain.
+/// examples remain.
 Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
                                    int64_t seq, bool drops,
                                    std::string_view origin);
 
-/// The tokens that each example of a set reads, at most `seq`.
+/// Returns the number of tokens that each example of `part` reads, at most `seq`.
 std::vector<int64_t> InputsOf(const ExampleSplit& split,
                               const std::vector<size_t>& part, int64_t seq);
 
-/// Packs the examples of a set into sequences of at most `seq` tokens by best-fit decreasing.
-/// Examples of a sequence, and sequences by their first examples, are in the order of the set.
-/// O(n log n).
+/// Packs the examples of `part` into sequences of at most `seq` tokens by best-fit decreasing.
+/// Within a sequence, examples keep the order of `part`. Sequences are ordered by their first
+/// examples. O(n log n).
 std::vector<std::vector<size_t>> PackExamples(const ExampleSplit& split,
                                               const std::vector<size_t>& part);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_DATA_IMAGE_FILES_H_
 #define STOWAGE_DATA_IMAGE_FILES_H_
 
-// Reads the images and labels of a data set from its files (ImageData::Load lists the
-// layouts), and stores them in memory or as the files to decode.
+// Reads the images and labels of a data set from files in the layouts that ImageData::Load lists.
+// Images are stored in memory, or as paths of files that are decoded when read.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(ImageParts parts, ReadImageFiles("fashion", options));
 
@@ -20,13 +20,13 @@
 
 namespace stowage {
 
-/// Images and labels, in memory or in files that are decoded at every Read.
+/// Images and labels. Images are in memory, or in files that each Read decodes.
 class ImageStore {
  public:
   using Files = std::vector<std::string>;
   using Pixels = std::variant<std::vector<uint8_t>, std::vector<float>, Files>;
 
-  /// `pixels` are all images in order, or the file of each; each has `labels_each` labels.
+  /// `pixels` holds all images in order, or the path of each. Each image has `labels_each` labels.
   ImageStore(const ImageShape& shape, Pixels pixels,
              std::vector<int32_t> labels, int64_t labels_each)
       : shape_(shape),
@@ -42,15 +42,16 @@ class ImageStore {
     return std::span(labels_).subspan(static_cast<size_t>(i) * labels_each_,
                                       labels_each_);
   }
-  /// Whether pixels are bytes, which are normalized.
+  /// Returns whether pixels are bytes, which are normalized, and not floats, which are not.
   bool has_bytes() const {
     return !std::holds_alternative<std::vector<float>>(pixels_);
   }
 
-  /// Writes image i, bytes as fractions of 255. Error: a file that cannot be decoded.
+  /// Writes image i to `x`. Byte pixels are divided by 255. Returns an error if a file cannot be
+  /// decoded.
   Status Read(int64_t i, std::span<float> x) const;
 
-  /// The pixels of a file. Error kInvalidArgument if its size is not the shape's.
+  /// Returns the pixels of an image file. Returns kInvalidArgument if its size is not `shape`.
   static Result<std::vector<uint8_t>> Decode(const std::string& file,
                                              const ImageShape& shape);
 
@@ -61,13 +62,13 @@ class ImageStore {
   const size_t labels_each_;
 };
 
-/// The training or the validation set of a path.
+/// The training set or the validation set in a path.
 struct ImagePart {
-  std::string origin;  // of the labels, for errors
+  std::string origin;  // name of the labels in errors
   ImageShape shape;    // without classes
   ImageStore::Pixels pixels;
   std::vector<int32_t> labels;
-  int64_t labels_each = 1;  // of each image
+  int64_t labels_each = 1;  // labels per image
   std::vector<std::string> left_out = {};
 
   int64_t images() const { return std::ssize(labels) / labels_each; }
@@ -78,8 +79,9 @@ struct ImageParts {
   std::optional<ImagePart> held_out;
 };
 
-/// Reads the images in `path`, as ImageData::Load describes. Errors, with the file: kNotFound,
-/// kIo; kInvalidArgument for files of another layout, shape or type.
+/// Reads the images in `path`, in one of the layouts that ImageData::Load describes. Errors name
+/// the file. Returns kNotFound or kIo if a file cannot be read, and kInvalidArgument for a file of
+/// another layout, shape or type.
 Result<ImageParts> ReadImageFiles(const std::string& path,
                                   const ImageLoadOptions& options);
 

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_DATA_LABELED_TEXTS_H_
 #define STOWAGE_DATA_LABELED_TEXTS_H_
 
-// The data for training a classifier of texts: a text, or a pair of texts, and one label, a
-// name or a number. JSON lines have objects, CSV and TSV files a header:
+// Reads and tokenizes the data for training text classifiers. Each example is a text or a pair of
+// texts with one label, which is a name or a number. The files are JSON lines with an object per
+// line, or CSV or TSV with a header:
 //
 //   {"text": "A fine film.", "label": "good"}
 //   {"text": "It rains.", "text_pair": "The street is wet.", "label": 1}
@@ -32,62 +33,66 @@ namespace stowage {
 
 enum class TableFormat { kJsonLines, kCsv, kTsv };
 
-/// The format by a file's extension: .jsonl, .csv or .tsv, in any case.
+/// Returns the format for the extension .jsonl, .csv or .tsv, in any case, or nullopt for another.
 std::optional<TableFormat> TableFormatOf(std::string_view path);
 
 struct LabeledText {
   std::string text = {};
   std::optional<std::string> pair = {};
   std::string label = {};  // a name, or a number in decimal
-  /// Whether the label may be a number; in JSON, whether it is one.
+  /// Whether the label is a JSON number, or a CSV or TSV field that can be read as a number.
   bool is_number = false;
   int64_t line = 0;
 };
 
 struct LabeledTexts {
   std::vector<LabeledText> rows = {};
-  /// Keys or columns that are ignored, with the number of rows that have each.
+  /// Each ignored key or column and the number of rows that have it.
   std::map<std::string, int64_t> unread_keys = {};
 };
 
-/// Reads the rows of `text`, which is UTF-8; `origin` names it in errors, which state the line.
-/// Errors: kInvalidArgument for a line that is not a JSON object, DelimitedText's errors, a row
-/// with more or fewer fields than the header, a missing "text" or "label", a duplicate key, an
-/// empty label, no rows, and keys such as "weight" that change training elsewhere;
-/// kUnsupported for a list of labels, and a label with a fraction, of a regression.
+/// Reads the rows of `text`, which is UTF-8. `origin` names it in errors, which state the line.
+/// Returns kInvalidArgument if a line is not a JSON object, a key or column is repeated, a row has
+/// a different number of fields than the header, "text" or "label" is missing, a label is empty, or
+/// there are no rows. Keys that change training in other programs, such as "weight", are also
+/// refused. Returns kUnsupported for a list of labels, and for a real number as label, which is for
+/// regression. Propagates errors of DelimitedText.
 Result<LabeledTexts> ReadLabeledTexts(std::string_view text,
                                       std::string_view origin,
                                       TableFormat format);
 
-/// The sorted names of all labels; if all are numbers, LABEL_0 up to the largest, transformers'
-/// names of unnamed labels. Errors kInvalidArgument: fewer than 2 labels; a number below the
-/// largest that no row has; numbers mixed with names.
+/// Returns the names of all labels, sorted. If all labels are numbers, returns LABEL_0 to LABEL_n
+/// for the largest number n, which are the names that transformers gives to unnamed labels. Returns
+/// kInvalidArgument if there are fewer than 2 labels, if a number below the largest is in no row,
+/// or if numbers are mixed with names.
 Result<std::vector<std::string>> LabelNames(const LabeledTexts& texts,
                                             std::string_view origin);
 
-/// The label of each row as an index into `names`: that of its name, else its number. Error
-/// kInvalidArgument, with the line: neither is valid, or a name is ambiguous.
+/// Returns the label of each row as an index into `names`. A label that is not in `names` is an
+/// index if it is a number. Returns kInvalidArgument if two names are equal, and, with the line,
+/// for a label that is neither a name nor a valid index.
 Result<std::vector<int32_t>> FindLabels(const LabeledTexts& texts,
                                         const std::vector<std::string>& names,
                                         std::string_view origin);
 
-/// Reads rows of fields separated by commas or tabs, as in RFC 4180: a quoted field may contain
-/// delimiters, line ends and doubled quotes.
+/// Reads rows of fields separated by commas or tabs, as in RFC 4180. A quoted field may contain
+/// delimiters, line breaks and doubled quotes.
 ///
 ///   DelimitedText rows("text,label\n\"Good, and short\",1\n", ',');
 ///   std::vector<std::string> fields;
 ///   while (*rows.Next(&fields)) Use(fields, rows.line());
 class DelimitedText {
  public:
-  /// `text` must outlive this; a byte order mark is skipped.
+  /// `text` must outlive this object. A byte order mark is skipped.
   DelimitedText(std::string_view text, char delimiter);
 
-  /// Reads the next row that is not empty; false if there is none. A quote within a field that
-  /// does not begin with one is an ordinary character. Errors kInvalidArgument, without a tag:
-  /// a quoted field that does not end, or is followed by other than a delimiter or line end.
+  /// Reads the next non-empty row. Returns false if there is none. A quote is an ordinary character
+  /// in a field that does not begin with a quote. Returns kInvalidArgument, without a tag in the
+  /// message, if a quoted field has no end, or if its closing quote is not followed by a delimiter
+  /// or a line break.
   Result<bool> Next(std::vector<std::string>* fields);
 
-  /// The line on which the last row begins, counted from 1.
+  /// Returns the line on which the last row begins, counted from 1.
   int64_t line() const { return row_line_; }
 
  private:
@@ -98,27 +103,28 @@ class DelimitedText {
   int64_t line_ = 1, row_line_ = 0;
 };
 
-/// The tokens and labels of texts, split into a training and a validation set.
+/// Tokenized texts with their labels, split into a training and a validation set.
 struct LabeledSplit {
   int64_t seq = 0;  // maximum tokens of a text
   std::vector<JoinedTexts> texts = {};
-  std::vector<int32_t> labels = {};               // by text
+  std::vector<int32_t> labels = {};               // of each text
   std::vector<size_t> train = {}, held_out = {};  // indices of texts
   int64_t cut = 0,
-          dropped = 0;        // numbers of longer texts, truncated or dropped
+          dropped = 0;        // numbers of truncated and of dropped texts
   int64_t without_token = 0;  // sum of EncodeOptions::without_token
 };
 
 struct LabeledSplitOptions {
   int64_t seq = 0;
-  bool drops = false;  // longer texts are dropped, else truncated
-  int64_t types = 0;   // token types of the model; 0: it has no such input
+  bool drops = false;  // texts that are too long are dropped, not truncated
+  int64_t types = 0;   // token types of the model, 0 without such an input
 };
 
-/// Encodes the texts, and makes every tenth, at least one, the validation set, so that a file
-/// sorted by label has all labels in both sets. `labels` are those of FindLabels. Errors
-/// kInvalidArgument, with `origin`: a text without tokens; a token type that the model lacks; a
-/// seq too small for the special tokens; fewer than 2 texts.
+/// Encodes the texts and splits the rows. Every tenth text is in the validation set, or the last
+/// text if there are fewer than ten, so a file sorted by label has all labels in both sets.
+/// `labels` must be a result of FindLabels. Returns kInvalidArgument, with `origin`, if a text has
+/// no tokens, a token type is not supported by the model, `seq` is too small for the special
+/// tokens, or fewer than 2 texts are usable.
 Result<LabeledSplit> SplitLabeledTexts(const LabeledTexts& texts,
                                        std::vector<int32_t> labels,
                                        const Tokenizer& tokenizer,
@@ -126,7 +132,7 @@ Result<LabeledSplit> SplitLabeledTexts(const LabeledTexts& texts,
                                        const LabeledSplitOptions& options,
                                        std::string_view origin);
 
-/// The number of tokens of each text of a set.
+/// Returns the number of tokens of each text in `part`, a list of text indices.
 std::vector<int64_t> TextLengths(const LabeledSplit& split,
                                  const std::vector<size_t>& part);
 

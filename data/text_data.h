@@ -1,22 +1,26 @@
 #ifndef STOWAGE_DATA_TEXT_DATA_H_
 #define STOWAGE_DATA_TEXT_DATA_H_
 
-// Text to train language models on: checks that a file is plain text in UTF-8, and the data of
-// character models, whose last tenth is the validation set.
+// Loads text to train language models on. Checks that a file is plain UTF-8 text, and prepares the
+// data of character-level models, for which the last tenth of the text is the validation set.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckTrainingText(bytes, "novel.txt"));
 //
 //   Result<TextData> text = TextData::Load("novel.txt", 64);
 //   SampleTextBatch(text->train(), 16, 64, seed, step, tokens, targets);
 //
-// The vocabulary of characters is fixed, so that a model's graph does not depend on a file:
-// newline is 0, and the printable ASCII characters ' ' to '~' are 1 to 95. Other characters are
-// normalized: CR LF and CR become newline, tab and no-break spaces a space, curly quotes
-// straight ones, dashes a hyphen, an ellipsis three dots; a byte order mark is dropped; any
-// other character becomes '?'.
+// The character vocabulary is fixed, so a model's graph does not depend on the file. Token 0 is
+// newline, and tokens 1 to 95 are the printable ASCII characters ' ' to '~'. Other characters are
+// normalized as follows.
+// - CR LF and CR become newline.
+// - Tabs and no-break spaces become a space.
+// - Curly quotes become straight quotes, dashes become a hyphen, and an ellipsis becomes three
+//   dots.
+// - An initial byte order mark is dropped.
+// - All other characters become '?'.
 //
-// A batch is a function of the seed and the step alone, so that a resumed run draws what an
-// uninterrupted one would have drawn.
+// A batch depends only on the seed and the step, so a resumed run draws the same batches as an
+// uninterrupted run.
 
 #include <cstdint>
 #include <span>
@@ -28,41 +32,41 @@
 
 namespace stowage {
 
-/// The tokens of characters: newline and the printable ASCII characters.
+/// The size of the character vocabulary: newline and the printable ASCII characters.
 inline constexpr int64_t kTextCharacters = 96;
 
-/// Normalizes UTF-8 text as described above. `replaced`, unless null, is set to the number of
-/// characters that became '?'. Error kInvalidArgument, with line and column in bytes: a NUL
-/// byte or ill-formed UTF-8.
+/// Normalizes UTF-8 text as described above. If `replaced` is not null, sets it to the number of
+/// characters that became '?'. Returns kInvalidArgument, with the line and the column in bytes, for
+/// a NUL byte or ill-formed UTF-8.
 Result<std::string> NormalizeText(std::string_view utf8,
                                   int64_t* replaced = nullptr);
 
-/// One token per character. Precondition: `normalized` is a result of NormalizeText.
+/// Returns one token per character. `normalized` must be a result of NormalizeText.
 std::vector<int32_t> EncodeText(std::string_view normalized);
-/// The inverse. Precondition: every token is in [0, kTextCharacters).
+/// Returns the characters of `tokens`, each of which must be in [0, kTextCharacters).
 std::string DecodeText(std::span<const int32_t> tokens);
 
 class TextData {
  public:
-  /// Reads, normalizes and splits a file for windows of `seq` tokens. Errors: kNotFound or kIo
-  /// if it cannot be read; kInvalidArgument for an empty or binary file, and for a text of
-  /// which a part is shorter than a window and its next token.
+  /// Reads, normalizes and splits the file at `path` for windows of `seq` tokens. Returns kNotFound
+  /// or kIo if the file cannot be read. Returns kInvalidArgument if it is empty or binary, if
+  /// `seq < 1`, or if the last tenth of the text is not longer than `seq`.
   static Result<TextData> Load(const std::string& path, int64_t seq);
-  /// The same for the content of a file; `origin` names it in errors.
+  /// Loads the content of a file, which errors call `origin`.
   static Result<TextData> FromText(std::string_view utf8,
                                    std::string_view origin, int64_t seq);
 
-  /// The same for tokens of any vocabulary.
+  /// Splits tokens of any vocabulary.
   static Result<TextData> FromTokens(std::vector<int32_t> tokens,
                                      std::string_view origin, int64_t seq);
 
   std::span<const int32_t> tokens() const { return tokens_; }
-  /// The number of characters that became '?'.
+  /// Returns the number of characters that became '?'.
   int64_t replaced() const { return replaced_; }
   std::span<const int32_t> train() const {
     return tokens().first(tokens_.size() - held_out_);
   }
-  /// The validation set.
+  /// Returns the tokens of the validation set.
   std::span<const int32_t> held_out() const { return tokens().last(held_out_); }
 
  private:
@@ -75,36 +79,37 @@ class TextData {
   int64_t replaced_ = 0;
 };
 
-/// Draws `batch` windows of `seq` tokens, and as targets the same windows one token later.
-/// Allocates nothing. Preconditions: part.size() > seq; both spans have batch * seq elements.
+/// Samples `batch` windows of `seq` tokens from `part`, the training or the validation set. The
+/// targets are the same windows shifted by one token. Allocates nothing. Requires
+/// `part.size() > seq`, and spans of batch * seq elements.
 void SampleTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
                      uint64_t seed, uint64_t step, std::span<int32_t> tokens,
                      std::span<int32_t> targets);
 
-/// The number of batches of adjacent windows in a part, at least 1; windows that fill no batch
-/// do not count.
+/// Returns the number of full batches of adjacent windows in `part`, and at least 1.
 int64_t CountTextBatches(std::span<const int32_t> part, int64_t batch,
                          int64_t seq);
 
-/// Reads batch `index` of those: windows index * batch, index * batch + 1, ... of the part,
-/// modulo their number. Preconditions: as SampleTextBatch.
+/// Reads the batch `index` of adjacent windows: windows index * batch, index * batch + 1, ... of
+/// `part`, modulo their number. The requirements of SampleTextBatch apply.
 void ReadTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
                    int64_t index, std::span<int32_t> tokens,
                    std::span<int32_t> targets);
 
-/// Whether the file is JSON lines by its name: .jsonl or .ndjson, in any case.
+/// Returns whether the name of the file ends in .jsonl or .ndjson, in any case.
 bool IsJsonLines(std::string_view path);
 
-/// Error kInvalidArgument if `bytes`, of the file in `path`, begin as Parquet, a ZIP archive,
-/// a compressed file or another container, which may happen to be valid text.
+/// Returns kInvalidArgument if `bytes`, the content of the file at `path`, begins like a Parquet
+/// file, a ZIP archive, a compressed file or another container. A container may be valid UTF-8.
 Status CheckIsNoContainer(std::string_view bytes, const std::string& path);
 
-/// Errors: that of CheckIsNoContainer; kInvalidArgument, with the byte, if `text`, of the file
-/// in `path`, is not text in UTF-8.
+/// Returns kInvalidArgument, with the byte, if `text`, the content of the file at `path`, is not
+/// UTF-8 text. Propagates errors of CheckIsNoContainer.
 Status CheckIsText(std::string_view text, const std::string& path);
 
-/// Errors: those of CheckIsText; kInvalidArgument for JSON, whose quotes would be learned: by
-/// the file's name, a first line that is an example of JSON lines, or a list of objects.
+/// Returns kInvalidArgument if `text` is JSON, whose syntax would be learned. A text that begins as
+/// JSON does is considered JSON if the name of its file says so, if its first line is an example of
+/// JSON lines, or if it is a list of objects. Propagates errors of CheckIsText.
 Status CheckTrainingText(std::string_view text, const std::string& path);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_DATA_TOKEN_SHARDS_H_
 #define STOWAGE_DATA_TOKEN_SHARDS_H_
 
-// Files of tokens from pre-training scripts: one file or the shards of a corpus, which may be
-// larger than memory, since they are read in place.
+// Reads files of tokens from pre-training scripts. A corpus is one file or a folder of shards. It
+// may be larger than memory, since tokens are read from the files on demand.
 //
 //   Result<TokenShards> tokens = TokenShards::Open("fineweb10B", 50257);
 //   const auto place = TokenShards::Place(tokens->train(), 1025, i);
@@ -14,9 +14,9 @@
 // - nanoGPT: u16 without a header, in a file called *.bin.
 // - NumPy: a *.npy of rank 1, of u16, u32, i32 or i64 (build-nanogpt).
 //
-// Of a folder, all *.bin and *.npy files are read in the order of their names. Files with
-// "val", "valid", "validation", "test" or "eval" as a word of their name are the validation
-// set; without any, the last tenth of the last file is.
+// In a folder, all *.bin and *.npy files are read in the order of their names. A file is validation
+// data if "val", "valid", "validation", "test" or "eval" is a word of its name. If there is only
+// one file, or no validation file, the last tenth of the last file is the validation set.
 
 #include <cstdint>
 #include <span>
@@ -31,40 +31,41 @@ namespace stowage {
 
 class TokenShards {
  public:
-  /// A range of tokens of one file.
+  /// A range of tokens in one file.
   struct Part {
     size_t file = 0;
     int64_t begin = 0, tokens = 0;
   };
 
-  /// Whether `path` is a *.bin or *.npy file, or a folder with one.
+  /// Returns whether `path` is a *.bin or *.npy file, or a folder that contains one.
   static bool Reads(const std::string& path);
 
-  /// Opens the file, or those of the folder. Read accepts tokens below `vocabulary`. Errors:
-  /// kNotFound and kIo; kInvalidArgument for a header of another version or number of tokens,
-  /// an array of another type or rank, a file that is no whole number of tokens, and for a
-  /// folder without training files.
+  /// Opens the file, or the files of the folder. Read accepts tokens below `vocabulary`. Returns
+  /// kNotFound or kIo if a file cannot be read. Returns kInvalidArgument for a header with another
+  /// version or number of tokens, an array of another type or rank, a file of text, a size that is
+  /// not a whole number of tokens, and a folder without training files.
   static Result<TokenShards> Open(const std::string& path, int64_t vocabulary);
 
   const std::vector<Part>& train() const { return train_; }
   const std::vector<Part>& held_out() const { return held_out_; }
   size_t files() const { return files_.size(); }
-  /// The files, their format and the number of tokens, in one line.
+  /// Returns the number of files, their formats and the numbers of tokens, in one line.
   std::string Describe() const;
-  /// A digest of the names and sizes of all files, and of the first and last mebibyte of
-  /// each. Error kIo.
+  /// Returns a digest of the names and sizes of all files, and of the first and last mebibyte of
+  /// each. Returns kIo if a file cannot be read.
   Result<uint64_t> Digest() const;
 
-  /// Windows of `size` tokens that begin at any token of a part and end in it: their number,
-  /// and window `index`.
+  /// Returns the number of windows of `size` tokens that begin at any token of a part and end in
+  /// the same part. Place returns the window with this index.
   static int64_t CountPlaces(std::span<const Part> parts, int64_t size);
   static Part Place(std::span<const Part> parts, int64_t size, int64_t index);
-  /// The same for adjacent windows, each of which begins at the last token of the one before.
+  /// As above, for adjacent windows. Each begins at the last token of the window before it.
+  /// Requires `size > 1`.
   static int64_t CountWindows(std::span<const Part> parts, int64_t size);
   static Part Window(std::span<const Part> parts, int64_t size, int64_t index);
 
-  /// Reads the tokens of `part`. Errors: kIo; kInvalidArgument, with file and position, for a
-  /// token outside the vocabulary. Precondition: to.size() == part.tokens.
+  /// Reads the tokens of `part`. Returns kIo if the file cannot be read, and kInvalidArgument, with
+  /// file and position, for a token outside the vocabulary. Requires `to.size() == part.tokens`.
   Status Read(const Part& part, std::span<int32_t> to) const;
 
  private:
@@ -72,7 +73,7 @@ class TokenShards {
     InputFile file;
     std::string format;
     Bytes begin = 0;
-    int width = 2;  // bytes of a token
+    int width = 2;  // bytes per token
     int64_t tokens = 0;
   };
 
