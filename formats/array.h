@@ -1,8 +1,9 @@
 #ifndef STOWAGE_FORMATS_ARRAY_H_
 #define STOWAGE_FORMATS_ARRAY_H_
 
-// An array in memory, as read from and written to files: a type and bytes, row-major, in
-// native byte order; and its elements as numbers.
+// Provides arrays in host memory for reading and writing files. An array is a type and its
+// elements, which are row-major bytes in native byte order. Functions convert elements to and from
+// numbers.
 //
 //   Array array{{DType::kF32, {2, 3}}, bytes};
 //   std::vector<float> values = ValuesOf<float>(array);
@@ -24,9 +25,10 @@ namespace stowage {
 
 struct Array {
   TensorType type;
-  std::string bytes;  // type.bytes() of them
+  std::string bytes;  // of length type.bytes()
 
-  /// The bytes as Runner::WriteBytes and ReadBytes take them (runtime/session.h).
+  /// Returns the bytes in the form that Runner::WriteBytes and ReadBytes expect
+  /// (runtime/session.h).
   std::span<const std::byte> data() const {
     return std::as_bytes(std::span(bytes));
   }
@@ -42,7 +44,7 @@ struct NamedArray {
   Array array;
 };
 
-/// The elements of an array of T. Precondition: its dtype is T's.
+/// Returns the elements of `array`. Requires that its dtype is the dtype of T.
 template <typename T>
 std::vector<T> ValuesOf(const Array& array) {
   STOWAGE_CHECK(array.type.dtype == DTypeOf<T>());
@@ -51,25 +53,27 @@ std::vector<T> ValuesOf(const Array& array) {
   return values;
 }
 
-/// The elements as 64-bit integers. Reals are truncated towards zero and saturate; NaN is
-/// 0.
+/// Returns the elements as 64-bit integers. Reals are truncated toward zero and saturate, and NaN
+/// becomes 0.
 std::vector<int64_t> IntsOf(const Array& array);
 
-/// The elements as doubles; exact except for integers beyond 2^53.
+/// Returns the elements as doubles. The result is exact except for integers beyond 2^53.
 std::vector<double> RealsOf(const Array& array);
 
-/// An array of numbers in row-major order, converted to the dtype: reals to nearest,
-/// integers modulo 2^bits, nonzero to true. Precondition: the shape has as many elements.
+/// Returns an array of these numbers, which are in row-major order, converted to `dtype`. Float
+/// types round to nearest. Integer types truncate reals toward zero and wrap modulo 2^bits. For
+/// bool, every nonzero number is true. Requires that `shape` has the same number of elements.
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<int64_t>& ints);
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<double>& reals);
 
-/// Checks that all elements are finite in `dtype`, a float type; integers are. Error
-/// kInvalidArgument, naming `origin`, the first position and its value.
+/// Returns kInvalidArgument if an element is not finite in `dtype`, a float type. The message names
+/// `origin` and the position and value of the first such element. Integers are always finite.
 Status CheckFinite(const Array& array, DType dtype, const std::string& origin);
 
-/// Checks that all elements, integers, are in [0, end). Error as above.
+/// Returns kInvalidArgument, with the same details, if an element, which must be an integer, is not
+/// in [0, end).
 Status CheckRange(const Array& array, int64_t end, const std::string& origin);
 
 }  // namespace stowage

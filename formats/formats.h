@@ -1,9 +1,8 @@
 #ifndef STOWAGE_FORMATS_FORMATS_H_
 #define STOWAGE_FORMATS_FORMATS_H_
 
-// The umbrella header of formats/: reads and writes files of arrays, images, weights and
-// JSON. Small files are parsed from bytes in memory; large ones are opened and read on
-// demand.
+// The umbrella header of formats/, which reads and writes files of arrays, images, weights and
+// JSON. Small files are parsed from bytes in memory. Large files are opened and read on demand.
 //
 //   Result<Array> images = ParseIdx(bytes, "train-images-idx3-ubyte");
 

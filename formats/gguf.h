@@ -1,27 +1,26 @@
 #ifndef STOWAGE_FORMATS_GGUF_H_
 #define STOWAGE_FORMATS_GGUF_H_
 
-// Reads and writes GGUF files (ggml's docs/gguf.md), and dequantizes their tensors. A file
-// is metadata, typed values by key, a table of tensors, and the tensors' bytes.
+// Reads and writes GGUF files (ggml's docs/gguf.md), and dequantizes their tensors. A file consists
+// of metadata, which maps keys to typed values, a table of tensors, and the bytes of the tensors.
 //
-// Reading (version 2 or 3) loads the header alone and keeps it as bytes: values are decoded
-// on access and texts are views, so a vocabulary of 100,000 tokens is 100,000 views and no
-// copies. Sizes in a header are checked against the file before memory is allocated for
-// them.
+// Versions 2 and 3 are read. Reading loads only the header, and keeps its bytes. Values are decoded
+// on access, and strings are views: a vocabulary of 100,000 tokens is 100,000 views and no copies.
+// The sizes in a header are checked against the size of the file before memory is allocated.
 //
 //   Result<GgufHeader> header = ReadGgufHeader(file);
 //   Result<std::string_view> family = header->Text("general.architecture");
 //   for (const GgufTensor& tensor : header->tensors()) { ... }
 //   Dequantize(tensor.type, bytes, row);
 //
-// Writing (version 3) takes one tensor at a time, so that a file may be larger than memory.
+// Version 3 is written. Tensors are written one at a time, so a file may be larger than memory.
 //
-//   GgufMetadata metadata = GgufMetadata::Of(base_header);    // or none
+//   GgufMetadata metadata = GgufMetadata::Of(base_header);    // or start empty
 //   metadata.Set("general.file_type", uint32_t{15});
 //   metadata.SetArray<float>("tokenizer.ggml.scores", scores);
 //   Status written = WriteGguf(*OutputFile::Claim("tuned.gguf"), metadata, tensors,
 //                              [&](size_t i, const OutputFile::WritePart& write) {
-//                                return write(bytes_of_tensor_i);   // in parts, if large
+//                                return write(bytes_of_tensor_i);   // several calls if large
 //                              });
 
 #include <cstddef>
@@ -43,7 +42,7 @@
 
 namespace stowage {
 
-/// The types of values, numbered as in the file.
+/// The types of values, with their numbers in files.
 enum class GgufKind : uint32_t {
   kU8,
   kI8,
@@ -60,52 +59,56 @@ enum class GgufKind : uint32_t {
   kF64
 };
 
-/// A value of the metadata, by its position in the header.
+/// A value of the metadata, given by its position in the file.
 struct GgufValue {
-  GgufKind kind = GgufKind::kU8;  // for an array, of its elements
+  GgufKind kind = GgufKind::kU8;  // type of the elements if an array
   bool is_array = false;
   uint64_t count = 1;  // elements
-  Bytes begin = 0;     // of the first, in the file
+  Bytes begin = 0;     // offset of the first element in the file
 
-  /// "array of 3 texts", "u32"
+  /// Returns a description such as "array of 3 text" or "u32".
   std::string Describe() const;
 };
 
 struct GgufTensor {
   std::string name;
   WeightType type = WeightType::kF32;
-  /// Row-major; the file lists the dimensions in the opposite order.
+  /// Row-major. The file lists the dimensions in the opposite order.
   Shape shape;
-  Bytes begin = 0;  // in the file
+  Bytes begin = 0;  // offset in the file
   Bytes bytes = 0;
 };
 
 class GgufHeader {
  public:
-  /// Reads to.size() bytes of the file from `offset` on.
+  /// Reads to.size() bytes of the file, starting at `offset`.
   using ReadAt = std::function<Status(Bytes offset, std::span<std::byte> to)>;
 
-  /// Parses the header of a file of that size, in O(n log n) of the header's length.
-  /// Errors: those of `read`; kDevice if memory is insufficient; kUnsupported for another
-  /// version, byte order or type of numbers; kInvalidArgument, naming position and values,
-  /// for a file that is not GGUF or is truncated, counts or lengths beyond its end, an
-  /// unknown type, a duplicate key or tensor, an alignment that is not a power of two, rows
-  /// that are not whole blocks, tensors that overlap, are misaligned or end after the file.
+  /// Parses the header of a file of `file_bytes` bytes. O(n log n) in the length of the header.
+  /// Propagates errors of `read`. Returns kDevice if memory is insufficient. Returns kUnsupported
+  /// for another version, byte order or tensor type. Returns kInvalidArgument, with position and
+  /// values, if
+  ///  - the file is not GGUF or is truncated, or a count or length exceeds its size;
+  ///  - a type is unknown, or a key or a tensor name is repeated;
+  ///  - the alignment is not a power of two;
+  ///  - the rows of a tensor are not whole blocks;
+  ///  - tensors overlap, are misaligned, or end after the end of the file.
   static Result<GgufHeader> Parse(Bytes file_bytes, const ReadAt& read);
 
   uint32_t version() const { return version_; }
-  /// In the order of the file.
+  /// Returns the tensors in the order of the file.
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
-  /// The metadata by key.
+  /// Returns the metadata, sorted by key.
   const std::map<std::string, GgufValue, std::less<>>& values() const {
     return values_;
   }
-  /// The value under `key`, or null.
+  /// Returns the value under `key`, or null.
   const GgufValue* Find(std::string_view key) const;
 
-  // The value under `key`. Errors: kNotFound if it is absent, kInvalidArgument if it has
-  // another type. Int accepts integers of any width that fit 63 bits, Real floats of any
-  // width. Text and Texts return views into this header, which survive moving it.
+  // These functions return the value under `key`. They return kNotFound if it is absent, and
+  // kInvalidArgument if it has another type. Int accepts integers of any width that fit 63 bits,
+  // and Real accepts floats of any width. Text and Texts return views into this header, which
+  // remain valid when the header is moved.
   Result<std::string_view> Text(std::string_view key) const;
   Result<int64_t> Int(std::string_view key) const;
   Result<double> Real(std::string_view key) const;
@@ -113,7 +116,7 @@ class GgufHeader {
   Result<std::vector<std::string_view>> Texts(std::string_view key) const;
   Result<std::vector<int64_t>> Ints(std::string_view key) const;
   Result<std::vector<double>> Reals(std::string_view key) const;
-  /// The bytes of a value of values(), as in the file; also a view.
+  /// Returns a view of the bytes of a value of values(), as stored in the file.
   std::string_view BytesOf(const GgufValue& value) const;
 
  private:
@@ -125,33 +128,33 @@ class GgufHeader {
                                        const GgufValue& value) const;
 
   uint32_t version_ = 0;
-  std::vector<char> bytes_;  // of the file, to the end of the header at least
+  std::vector<char> bytes_;  // from the file, at least to the header's end
   std::map<std::string, GgufValue, std::less<>> values_;
   std::vector<GgufTensor> tensors_;
 };
 
-/// Returns whether the file has the magic of GGUF. Error kIo.
+/// Returns whether the file has the magic number of GGUF. Returns kIo if it cannot be read.
 Result<bool> IsGguf(const InputFile& file);
 
-/// The header of a file. Errors: GgufHeader::Parse's, and the file's kIo.
+/// Returns the header of a file. Propagates errors of GgufHeader::Parse, and kIo of the file.
 Result<GgufHeader> ReadGgufHeader(const InputFile& file);
 
 /// Converts whole blocks of any type (ir/weight_type.h, math/weight_blocks.h) to floats, each
-/// correctly rounded. Precondition: `bytes` are the blocks of to.size() numbers.
+/// correctly rounded. `bytes` must hold exactly the blocks of to.size() numbers.
 ///
 ///   std::vector<float> row(576);
 ///   Dequantize(WeightType::kQ4_1, bytes, row);   // bytes: 18 blocks of 20 bytes
 void Dequantize(WeightType type, std::span<const std::byte> bytes,
                 std::span<float> to);
 
-/// Typed values by key, in the order in which they were first set.
+/// Typed values by key, kept in the order in which they were first set.
 class GgufMetadata {
  public:
-  /// A copy of all values of a file.
+  /// Returns a copy of all values of a file.
   static GgufMetadata Of(const GgufHeader& header);
 
-  /// Sets or replaces a value. T is a number, bool or std::string_view, and determines the
-  /// kind.
+  /// Sets or replaces a value. T is a number, bool or std::string_view, and determines the type of
+  /// the value in the file.
   template <typename T>
   void Set(std::string_view key, T value) {
     Put(key, KindOf<T>(), /*is_array=*/false, 1, BytesOfOne(value));
@@ -162,7 +165,7 @@ class GgufMetadata {
   void Set(std::string_view key, const std::string& value) {
     Set(key, std::string_view(value));
   }
-  /// As above, for an array.
+  /// Sets or replaces an array.
   template <typename T>
   void SetArray(std::string_view key, std::span<const T> values) {
     std::string bytes;
@@ -170,17 +173,17 @@ class GgufMetadata {
     Put(key, KindOf<T>(), /*is_array=*/true, values.size(), std::move(bytes));
   }
 
-  /// Sets all values that `other` has.
+  /// Sets all values of `other`.
   void SetAll(const GgufMetadata& other);
 
   bool Has(std::string_view key) const { return places_.contains(key); }
-  /// Removes a value, if there is one. Linear.
+  /// Removes the value under `key`, if any. Linear.
   void Remove(std::string_view key);
 
   size_t size() const { return entries_.size(); }
-  /// "general.alignment", or 32, the default.
+  /// Returns the value of "general.alignment", or 32, the default.
   Bytes alignment() const;
-  /// All keys, types and values as encoded in files.
+  /// Returns all keys, types and values as encoded in files.
   std::string Format() const;
 
  private:
@@ -189,7 +192,7 @@ class GgufMetadata {
     GgufKind kind = GgufKind::kU8;
     bool is_array = false;
     uint64_t count = 1;
-    std::string bytes;  // of the values
+    std::string bytes;  // encoded values
   };
 
   template <typename T>
@@ -223,7 +226,7 @@ class GgufMetadata {
   std::map<std::string, size_t, std::less<>> places_;
 };
 
-/// A tensor to write. Rows are whole blocks.
+/// A tensor to write. Its rows must be whole blocks.
 struct GgufTensorToWrite {
   std::string name;
   WeightType type = WeightType::kF32;
@@ -232,17 +235,17 @@ struct GgufTensorToWrite {
   Bytes bytes() const { return BytesOf(type, shape.num_elements()); }
 };
 
-/// Replaces the file. `write_tensor` is called for each tensor, in order, and passes its
-/// bytes to its second argument. Errors, with the file unchanged: those of `write_tensor`;
-/// kIo; kInvalidArgument, with the name, for a tensor of more than four dimensions or a
-/// duplicate name.
+/// Replaces `file`. Calls `write_tensor` for each tensor, in order. It must pass the bytes of the
+/// tensor to its second argument, in one or more calls. Propagates errors of `write_tensor`.
+/// Returns kIo if writing fails, and kInvalidArgument, with the name, for a tensor with more than
+/// four dimensions or a repeated name. The file is unchanged on errors.
 Status WriteGguf(
     const OutputFile& file, const GgufMetadata& metadata,
     std::span<const GgufTensorToWrite> tensors,
     const std::function<Status(size_t tensor, const OutputFile::WritePart&)>&
         write_tensor);
 
-/// The number of a type in GGUF files.
+/// Returns the number of a tensor type in GGUF files.
 uint32_t GgufNumberOf(WeightType type);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_GZIP_H_
 #define STOWAGE_FORMATS_GZIP_H_
 
-// Decompression by zlib: .gz files, and the members of .npz files. In a build without zlib
-// both are errors that name the package to install.
+// Decompresses .gz files and the members of .npz files with zlib. In a build without zlib, both
+// functions return an error that names the package to install.
 //
 //   if (IsGzip(bytes)) bytes = *Gunzip(bytes, "labels.gz");
 
@@ -14,16 +14,18 @@
 
 namespace stowage {
 
-/// Returns whether the bytes have the magic of a .gz file.
+/// Returns whether the bytes begin with the magic number of .gz files.
 bool IsGzip(std::string_view bytes);
 
-/// The content of a .gz file of one member or several. `origin` names the file in errors,
-/// kInvalidArgument: it is truncated, damaged, followed by other bytes or holds more than
-/// 2^31 - 1 bytes. kUnsupported without zlib.
+/// Returns the content of a .gz file, which may have several members. `origin` names the file in
+/// errors. Returns kInvalidArgument if the file is truncated, is damaged, is followed by other
+/// bytes or holds more than 2^31 - 1 bytes. Returns kDevice if memory is insufficient, and
+/// kUnsupported without zlib.
 Result<std::string> Gunzip(std::string_view bytes, std::string_view origin);
 
-/// The content, of `size` bytes, of a raw deflate stream (RFC 1951). Errors as Gunzip's, and
-/// if the stream has another size or does not end with `bytes`.
+/// Returns the content of a raw deflate stream (RFC 1951), which must have `size` bytes. Returns
+/// the same errors as Gunzip, and kInvalidArgument if the content has another size or the stream
+/// does not end with `bytes`.
 Result<std::string> Inflate(std::string_view bytes, Bytes size,
                             std::string_view origin);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_IMAGE_H_
 #define STOWAGE_FORMATS_IMAGE_H_
 
-// Images: their shapes, the augmentation of training images, and the decoding of PNG (by
-// libpng) and JPEG (by libjpeg-turbo), if the build has the libraries.
+// Defines the shape of images and the augmentation of training images, and decodes PNG (with
+// libpng) and JPEG (with libjpeg-turbo) if the build has these libraries.
 //
 //   Result<Image> cat = DecodeImage(bytes, /*channels=*/3, "cat.jpg");
 
@@ -14,19 +14,19 @@
 
 namespace stowage {
 
-/// The shape and number of classes of a classifier's images.
+/// The image shape and number of classes of a classifier.
 struct ImageShape {
   int64_t channels = 1, height = 1, width = 1;
   int64_t classes = 2;
 
-  /// The number of elements of an image.
+  /// Returns the number of elements of an image.
   int64_t size() const { return channels * height * width; }
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-/// Augmentation of training images.
+/// Random changes to training images.
 struct Augmentation {
-  int64_t pad = 0;  // zeros on each side, before a random crop of the old size
+  int64_t pad = 0;  // zeros on each side, before a random crop to the old size
   bool flip = false;  // horizontally, with probability 1/2
 };
 
@@ -35,10 +35,11 @@ struct Image {
   std::vector<uint8_t> pixels;  // (channels, height, width), row-major
 };
 
-/// The image in `bytes`, a PNG or JPEG by its first bytes, converted to grey (1 channel) or
-/// RGB (3) as by Pillow's convert; alpha is dropped. `origin` names the file in errors,
-/// kInvalidArgument: neither a PNG nor a JPEG, truncated, damaged, or of more than 2^28
-/// pixels. kUnsupported in a build without the library. Precondition: 1 or 3 channels.
+/// Decodes `bytes`, which are recognized as PNG or JPEG by the first bytes. Converts the image to
+/// gray (1 channel) or RGB (3 channels) as Pillow's convert does. Drops alpha. `origin` names the
+/// file in errors. Returns kInvalidArgument if the bytes are neither PNG nor JPEG, are truncated or
+/// damaged, or if the image has more than 2^28 pixels. Returns kDevice if memory is insufficient,
+/// and kUnsupported in a build without the library. Requires 1 or 3 channels.
 Result<Image> DecodeImage(std::string_view bytes, int64_t channels,
                           std::string_view origin);
 

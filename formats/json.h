@@ -1,10 +1,10 @@
 #ifndef STOWAGE_FORMATS_JSON_H_
 #define STOWAGE_FORMATS_JSON_H_
 
-// JSON from untrusted files. CheckJsonText validates a text before a JSON library parses it:
-// libraries keep the last of duplicate keys, stop at a NUL, and recurse without limit.
-// JsonValues holds the values of a file by path, the keys and indices that lead to a value,
-// joined by dots.
+// Reads JSON from untrusted files. CheckJsonText validates text before a JSON library parses it,
+// since libraries keep the last of duplicate keys, stop at a NUL, and recurse without limit.
+// JsonValues holds the values of a file by path. A path is the keys and indices that lead to a
+// value, joined by dots.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckJsonText(text, /*max_levels=*/64));
 //   const nlohmann::json json = nlohmann::json::parse(text);
@@ -23,36 +23,37 @@
 
 namespace stowage {
 
-/// Checks that `text` is one JSON value in UTF-8, without duplicate keys in an object and
-/// with at most `max_levels` nested objects and arrays; an initial byte order mark is
-/// allowed. Errors, kInvalidArgument, whose messages the caller prefixes with the origin:
+/// Checks that `text` is one JSON value in UTF-8, that no object has duplicate keys, and that
+/// objects and arrays are nested at most `max_levels` deep. An initial byte order mark is allowed.
+/// Otherwise returns kInvalidArgument. The caller must prefix the message with the origin:
 /// `is no JSON, at byte 12: a NUL`, `has the key "a" twice`, `nests deeper than 64 levels`.
-/// O(n log n) in the text's bytes.
+/// O(n log n) in the bytes of the text.
 Status CheckJsonText(std::string_view text, int max_levels);
 
 class JsonValues {
  public:
-  /// null, a bool, an integer, a real number or a string.
+  /// Null, a bool, an integer, a real number or a string.
   using Value =
       std::variant<std::monostate, bool, int64_t, double, std::string>;
 
-  /// Errors, kInvalidArgument: those of CheckJsonText with 64 levels; two equal paths, due
-  /// to dots in keys; an integer beyond 63 bits; paths whose total length exceeds 64 times
-  /// the text's.
+  /// Parses JSON text. Propagates errors of CheckJsonText, with 64 levels. Returns kInvalidArgument
+  /// if two paths are equal, due to dots in keys, if an integer does not fit 63 bits, or if the
+  /// total length of the paths exceeds 64 times the length of the text.
   static Result<JsonValues> Parse(std::string_view text);
 
-  /// The values by path; empty objects and arrays have none.
+  /// Returns the values by path. Empty objects and arrays have no values.
   const std::map<std::string, Value, std::less<>>& values() const {
     return values_;
   }
 
-  /// Returns whether there is a value other than null. Null counts as absent below too.
+  /// Returns whether `path` has a value other than null. The functions below also treat null as
+  /// absent.
   bool Has(std::string_view path) const;
-  /// Returns whether there is a nonempty object or array.
+  /// Returns whether `path` is a non-empty object or array.
   bool HasBelow(std::string_view path) const;
 
-  // The value at `path`. Errors: kNotFound if it is absent, kInvalidArgument if it has
-  // another type; an integer is also a real number.
+  // These functions return the value at `path`. They return kNotFound if it is absent, and
+  // kInvalidArgument if it has another type. Real also accepts integers.
   Result<std::string> Text(std::string_view path) const;
   Result<int64_t> Int(std::string_view path) const;
   Result<double> Real(std::string_view path) const;

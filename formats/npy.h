@@ -1,16 +1,16 @@
 #ifndef STOWAGE_FORMATS_NPY_H_
 #define STOWAGE_FORMATS_NPY_H_
 
-// Files of arrays: NumPy's NPY, one array (NEP 1), and NPZ, a ZIP archive of NPY files,
-// stored (numpy.savez) or deflated (numpy.savez_compressed, which requires zlib); and IDX,
-// the format of MNIST (yann.lecun.com/exdb/mnist).
+// Reads and writes files of arrays. NPY is NumPy's format for one array (NEP 1). NPZ is a ZIP
+// archive of NPY files, stored (numpy.savez) or deflated (numpy.savez_compressed, which requires
+// zlib). IDX, which is only read, is the format of MNIST (yann.lecun.com/exdb/mnist).
 //
 //   Result<Array> x = ParseNpy(bytes, "x.npy");
 //   Result<std::string> back = NpyBytes(*x);
 //   Result<std::vector<NamedArray>> arrays = ParseNpz(bytes, "batches.npz");
 //   Result<Array> labels = ParseIdx(bytes, "train-labels-idx1-ubyte");
 //
-// `origin` names the file in errors, which are kInvalidArgument unless stated.
+// `origin` names the file in errors, which are kInvalidArgument unless stated otherwise.
 
 #include <cstddef>
 #include <span>
@@ -26,38 +26,42 @@ namespace stowage {
 
 /// The header of an NPY file.
 struct NpyHeader {
-  std::string type;  // as NumPy writes it: "<f4", "|u1"
-  bool by_columns = false;
+  std::string type;         // in NumPy's notation: "<f4", "|u1"
+  bool by_columns = false;  // Fortran order
   Shape shape;
-  size_t begin = 0;  // of the elements, in bytes
+  size_t begin = 0;  // offset of the first element in bytes
 };
 
-/// Parses the header at the start of `bytes`, which may end after it. Errors: not an NPY
-/// file, an unknown version, a truncated header or one with other keys.
+/// Parses the header at the start of `bytes`, which may end directly after it. Returns an error if
+/// the bytes are not an NPY file, the version is unknown, or the header is truncated or has other
+/// keys.
 Result<NpyHeader> ReadNpyHeader(std::string_view bytes,
                                 std::string_view origin);
 
-/// The array in a file of version 1, 2 or 3: little-endian f16, f32, f64, i16, i32, i64, u8
-/// or bool. An array in Fortran order is transposed to row-major.
+/// Returns the array in an NPY file of version 1, 2 or 3. The elements must be little-endian f16,
+/// f32, f64, i16, i32 or i64, or u8 or bool. An array in Fortran order is transposed to row-major
+/// order.
 Result<Array> ParseNpy(std::string_view bytes, std::string_view origin);
 
-/// A file of version 1.0, as NumPy writes it. Error kUnsupported for bf16, which NumPy
-/// lacks.
+/// Returns an NPY file of version 1.0, in the layout that NumPy writes. Returns kUnsupported for
+/// bf16, which NumPy does not have.
 Result<std::string> NpyBytes(const Array& array);
 
-/// The array in an IDX file, which may be compressed by gzip. Errors: not an IDX file, a
-/// signed 8-bit type, no elements or too many, a size that does not match the dimensions;
-/// those of Gunzip.
+/// Returns the array in an IDX file, which may be compressed with gzip. Returns an error if the
+/// bytes are not an IDX file, the elements are signed 8-bit integers, the array has no elements or
+/// too many, or its size does not match its dimensions. Propagates errors of Gunzip.
 Result<Array> ParseIdx(std::string_view bytes, std::string_view origin);
 
-/// The arrays of an NPZ file, in order, by their names without ".npy". Errors: not a ZIP
-/// archive, one that is truncated, inconsistent or not supported (several disks, ZIP64,
-/// encrypted), a duplicate name, a wrong checksum; those of ParseNpy and Inflate.
+/// Returns the arrays of an NPZ file, in order. Their names omit ".npy". Returns an error if the
+/// bytes are not a ZIP archive, or if the archive is truncated, is inconsistent, uses an
+/// unsupported feature (several disks, ZIP64, encryption), contains another kind of file, or has a
+/// repeated name or a wrong checksum. Propagates errors of ParseNpy and Inflate.
 Result<std::vector<NamedArray>> ParseNpz(std::string_view bytes,
                                          std::string_view origin);
 
-/// An NPZ file, stored, as numpy.savez writes it. Errors: a duplicate name or one longer
-/// than 65,531 bytes, more than 65,534 arrays, 4 GiB or more; those of NpyBytes.
+/// Returns an uncompressed NPZ file, as numpy.savez writes it. Returns an error if a name is
+/// repeated or is longer than 65,531 bytes, or if there are more than 65,534 arrays or 4 GiB or
+/// more of data. Propagates errors of NpyBytes.
 Result<std::string> NpzBytes(std::span<const NamedArray> arrays);
 
 }  // namespace stowage

@@ -1,17 +1,17 @@
 #ifndef STOWAGE_FORMATS_QUANTIZE_H_
 #define STOWAGE_FORMATS_QUANTIZE_H_
 
-// Quantizes floats to the blocks of a weights file: the inverse of Dequantize
-// (formats/gguf.h), for all types except Q2_K, Q3_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0 and MXFP4,
-// which are only read.
+// Quantizes floats to the blocks of weights files. This is the inverse of Dequantize
+// (formats/gguf.h). All types are supported except Q2_K, Q3_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0 and
+// MXFP4, which can only be read.
 //
 //   std::vector<std::byte> row(static_cast<size_t>(BytesOf(WeightType::kQ4_K, 512)));
 //   Status done = Quantize(WeightType::kQ4_K, numbers, row);   // 512 floats
 //
 // F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1 are bit-identical to gguf.quants.quantize of
-// ggml's Python package. Q4_K, Q5_K and Q6_K search for scales as ggml does: each group of
-// numbers takes, of a few steps around the one that covers its range, the one with the
-// smallest weighted squared error after a least-squares fit.
+// ggml's Python package. Q4_K, Q5_K and Q6_K search for scales as ggml does: for each group of
+// numbers, a few scales near the one that covers the range are tried. Each is refined by a
+// least-squares fit, and the scale with the smallest weighted squared error is used.
 
 #include <cstddef>
 #include <span>
@@ -24,9 +24,9 @@ namespace stowage {
 /// Returns whether Quantize supports the type.
 bool CanQuantize(WeightType type);
 
-/// Writes whole blocks of `type`. Linear. Errors, with the position and value of a number:
-/// kNotFinite for NaN and infinity; kInvalidArgument for a finite number that is too large
-/// for the type, whose scales are f16. Preconditions: CanQuantize(type), and `to` has the
+/// Writes `numbers` as whole blocks of `type`. Linear. Returns kNotFinite for NaN and infinity, and
+/// kInvalidArgument for a finite number that is too large for the type, whose scales are f16.
+/// Errors state the position and the value. Requires `CanQuantize(type)`, and that `to` has the
 /// size of these blocks.
 Status Quantize(WeightType type, std::span<const float> numbers,
                 std::span<std::byte> to);

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_FORMATS_SAFETENSORS_H_
 #define STOWAGE_FORMATS_SAFETENSORS_H_
 
-// Files of named tensors. SafetensorsFile is an open safetensors file: its header, JSON that
-// names every tensor's type, shape and byte range, is parsed and checked, and tensors are
-// read on demand. TensorFile also reads NumPy's NPZ, which may be compressed, as a whole.
+// Reads files of named tensors. SafetensorsFile is an open safetensors file. Its header, which is
+// JSON with the type, shape and byte range of every tensor, is parsed and checked when it is
+// opened. Tensors are read on demand. TensorFile also reads NPZ files of NumPy, which may be
+// compressed. An NPZ file is read as a whole.
 //
 //   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
 //   for (const SafeTensor& tensor : file->header().tensors) { ... }
@@ -12,8 +13,8 @@
 //   {"__metadata__":{"step":"300"},"w":{"dtype":"F32","shape":[2,3],
 //    "data_offsets":[0,24]}}
 //
-// As the format requires, ranges must cover the data exactly, without gaps or overlaps. A
-// tensor of an unsupported type is an error only for callers that use it.
+// As the format requires, the ranges must cover the data exactly, without gaps or overlaps. A
+// tensor of an unsupported type causes an error only if a caller uses it.
 
 #include <cstddef>
 #include <span>
@@ -33,10 +34,11 @@ namespace stowage {
 struct SafeTensor {
   std::string name;
   TensorType type;
-  Bytes begin = 0;  // in the data, half-open
+  Bytes begin = 0;  // half-open range in the data
   Bytes end = 0;
-  /// For a tensor that TensorType cannot represent (another dtype, no elements, too many
-  /// dimensions), its type in the file, "F8_E4M3(2, 3)"; `type` is then invalid. Else empty.
+  /// The type in the file, such as "F8_E4M3(2, 3)", of a tensor that TensorType cannot represent,
+  /// because it has another dtype, no elements or too many dimensions. `type` is then invalid.
+  /// Empty for other tensors.
   std::string foreign = {};
 };
 
@@ -44,47 +46,48 @@ struct SafetensorsHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<SafeTensor> tensors;  // in the order of their bytes
 
-  /// The metadata under `key`, or null.
+  /// Returns the metadata under `key`, or null.
   const std::string* Find(std::string_view key) const;
 };
 
-/// The header's JSON, padded with spaces to a multiple of 8 bytes. Precondition: no
+/// Returns the JSON of the header, padded with spaces to a multiple of 8 bytes. Requires that no
 /// tensor is foreign.
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
 
-/// The start of a file, before its data: the header's length, and the header.
+/// Returns the bytes of a file that precede its data: the length of the header, and the header.
 std::string SafetensorsPrefix(const SafetensorsHeader& header);
 
-/// Parses and checks a header for `data_bytes` bytes of data, in O(n log n) of its length.
-/// Errors name the position in the header, or the tensor with a wrong range.
+/// Parses and checks the header of a file with `data_bytes` bytes of data. O(n log n) in the length
+/// of the header. Returns kInvalidArgument with the position in the header, or with the name of a
+/// tensor whose range is wrong.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                  Bytes data_bytes);
 
 /// A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  /// Opens the file and parses its header. `package` is the prefix of errors: those of
-  /// InputFile::Open, and kInvalidArgument for an invalid header.
+  /// Opens the file and parses its header. `package` is the prefix of error messages. Propagates
+  /// errors of InputFile::Open, and returns kInvalidArgument for an invalid header.
   static Result<SafetensorsFile> Open(const std::string& path,
                                       std::string_view package,
                                       FileUse use = FileUse::kNoted);
 
   const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
-  /// The size of all tensors.
+  /// Returns the total size of the tensors.
   Bytes data_bytes() const { return data_bytes_; }
-  /// The offset of the tensors in the file.
+  /// Returns the offset of the tensors in the file.
   Bytes data_begin() const { return data_begin_; }
 
-  /// The open file.
+  /// Moves the open file out of this object.
   InputFile TakeFile() && { return std::move(file_); }
 
-  /// Reads to.size() bytes of the data from `begin` on. Error kIo.
+  /// Reads to.size() bytes of the data, starting at `begin`. Returns kIo if reading fails.
   Status Read(Bytes begin, std::span<std::byte> to) const;
-  /// Reads a tensor of the header. Precondition: `to` has its size.
+  /// Reads a tensor of the header. `to` must have its size.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
-  /// An error of this file: `[package] "path" message`.
+  /// Returns an error about this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const {
     return file_.Fail(message, code);
@@ -95,26 +98,29 @@ class SafetensorsFile {
   Status ReadHeader();
 
   InputFile file_;
-  Bytes data_begin_ = 0;  // in the file
+  Bytes data_begin_ = 0;  // offset in the file
   Bytes data_bytes_ = 0;
   SafetensorsHeader header_;
 };
 
-/// A safetensors file or an NPZ, by its first bytes.
+/// A safetensors or an NPZ file, recognized by its first bytes.
 class TensorFile {
  public:
-  /// `package` is the prefix of errors: those of SafetensorsFile::Open and ParseNpz.
+  /// Opens the file. `package` is the prefix of error messages. Propagates errors of
+  /// SafetensorsFile::Open and ParseNpz.
   static Result<TensorFile> Open(const std::string& path,
                                  std::string_view package);
 
-  /// In the order of the file. `begin` and `end` are valid for a safetensors file.
+  /// Returns the tensors in the order of the file. `begin` and `end` are valid only for
+  /// safetensors.
   const std::vector<SafeTensor>& tensors() const;
   bool is_npz() const { return std::holds_alternative<Npz>(file_); }
 
-  /// Reads one of tensors(). Precondition: `to` has its size. Error kIo.
+  /// Reads `tensor`, which must be an element of tensors(). `to` must have its size. Returns kIo if
+  /// reading fails.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
-  /// An error of this file: `[package] "path" message`.
+  /// Returns an error about this file: `[package] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
 
@@ -122,7 +128,7 @@ class TensorFile {
   struct Npz {
     InputFile file;
     std::vector<NamedArray> arrays;
-    std::vector<SafeTensor> tensors;  // one for each array
+    std::vector<SafeTensor> tensors;  // one per array
   };
 
   explicit TensorFile(std::variant<SafetensorsFile, Npz> file)

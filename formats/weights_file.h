@@ -1,13 +1,15 @@
 #ifndef STOWAGE_FORMATS_WEIGHTS_FILE_H_
 #define STOWAGE_FORMATS_WEIGHTS_FILE_H_
 
-// Published weights of a model: a GGUF file, or the first of its shards
-// ("-00001-of-00003.gguf"), a safetensors file, or a folder in the layout of Hugging Face,
-// with config.json and model.safetensors, or model.safetensors.index.json, which may also be
-// opened itself, and the files that it names.
+// Reads the published weights of a model. The path is one of the following:
+// - a GGUF file, or the first of its shards ("-00001-of-00003.gguf");
+// - a safetensors file;
+// - a folder in the layout of Hugging Face, with config.json and either model.safetensors or
+//   model.safetensors.index.json and the files that the index names;
+// - such an index file.
 //
-// Opening reads headers alone. A tensor is then read into the caller's memory, in whole or
-// in part, as stored or as floats, with a buffer of at most 64 KiB.
+// Opening reads only headers. A tensor is then read into the caller's memory, as a whole or in
+// ranges, as stored or converted to floats, with a buffer of at most 64 KiB.
 //
 //   Result<WeightsFile> file = WeightsFile::Open("SmolLM2-135M-Instruct.Q4_1.gguf");
 //   const WeightTensor* tensor = file->Find("token_embd.weight");
@@ -37,55 +39,60 @@ struct WeightTensor {
   std::string name;
   WeightType type = WeightType::kF32;
   Shape shape = {};
-  /// For a tensor that no WeightType represents, its type in the file, "I64(4)"; `type` and
-  /// `shape` are then invalid. Else empty.
+  /// The type in the file, such as "I64(4)", of a tensor that no WeightType represents. `type` and
+  /// `shape` are then invalid. Empty for other tensors.
   std::string foreign = {};
   size_t file = 0;  // index of the open file
-  Bytes begin = 0;  // in it
+  Bytes begin = 0;  // offset in this file
   Bytes bytes = 0;
 
-  /// "Q4_1(576, 576)"
+  /// Returns the type and shape, such as "Q4_1(576, 576)".
   std::string Describe() const;
 };
 
 class WeightsFile {
  public:
-  /// Opens a folder, a file of either format, recognized by its first bytes, or an index, by
-  /// its name. The config.json of a safetensors file is searched for beside it. Errors:
-  /// kNotFound for a missing path, shard or file of a folder; kIo; kUnsupported; those of
-  /// GgufHeader::Parse; kInvalidArgument for a damaged file, an index that names a file in
-  /// another folder, a tensor that its file lacks or that two files have, a GGUF shard that
-  /// is not the first or belongs to another split.
+  /// Opens a folder, a GGUF or safetensors file, which is recognized by its first bytes, or an
+  /// index, which is recognized by its name. For a safetensors file or an index, config.json is
+  /// read from the same folder if it exists. Returns kNotFound for a missing path, shard or file of
+  /// a folder, and kIo if a file cannot be read. Propagates errors of GgufHeader::Parse. Returns
+  /// kInvalidArgument if
+  ///  - a file is damaged;
+  ///  - an index names a file in another folder, a tensor that its file does not have, or not all
+  ///    tensors of a file;
+  ///  - two files have the same tensor;
+  ///  - a GGUF shard is not the first, or belongs to another split.
   static Result<WeightsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  /// By name.
+  /// Returns the tensors, sorted by name.
   const std::vector<WeightTensor>& tensors() const { return tensors_; }
-  /// The tensor of that name, or null.
+  /// Returns the tensor called `name`, or null.
   const WeightTensor* Find(std::string_view name) const;
 
-  /// The value of `key` in the metadata of a safetensors file, or null.
+  /// Returns the value of `key` in the metadata of a safetensors file, or null.
   const std::string* Note(std::string_view key) const;
 
-  /// The description of the model: the header of a GGUF file or its first shard, or
-  /// config.json; null if there is none.
+  /// Returns the header of a GGUF file or its first shard, or null for other formats.
   const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
+  /// Returns config.json, or null if there is none.
   const JsonValues* config() const { return config_ ? &*config_ : nullptr; }
 
-  /// Identifies the content: the size of its files and the XXH64 of the XXH64s of their
-  /// mebibytes. Reads all files, a mebibyte at a time. Error kIo.
+  /// Returns an identification of the content: the total size of the files, and the XXH64 of the
+  /// XXH64s of their mebibytes. Reads all files, a mebibyte at a time. Returns kIo if reading
+  /// fails.
   Result<std::string> Content() const;
 
-  /// Reads to.size() stored bytes of a tensor from `begin` on. Precondition: they exist.
-  /// Error kIo.
+  /// Reads to.size() stored bytes of a tensor, starting at `begin`, which must exist. Returns kIo
+  /// if reading fails.
   Status ReadBytes(const WeightTensor& tensor, Bytes begin,
                    std::span<std::byte> to) const;
-  /// Reads to.size() elements of a tensor as floats, from element `first` on.
-  /// Preconditions: they exist and are whole blocks; the tensor is not foreign. Error kIo.
+  /// Reads to.size() elements of a tensor as floats, starting at element `first`. The elements must
+  /// exist and be whole blocks. The tensor must not be foreign. Returns kIo if reading fails.
   Status ReadFloats(const WeightTensor& tensor, int64_t first,
                     std::span<float> to) const;
 
-  /// An error of this file: `[weights] "path" message`.
+  /// Returns an error about this file: `[weights] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
 
@@ -98,7 +105,7 @@ class WeightsFile {
   Status OpenSafetensors(const std::string& path);
   Status OpenShards(const std::string& folder, const std::string& index);
   Status ReadConfig(const std::string& path);
-  Status ReadConfigBeside();  // a file, where there is one
+  Status ReadConfigBeside();  // from the folder of a file, if it exists
   Status SortTensors();
 
   std::string path_;
