@@ -1,15 +1,15 @@
 #ifndef STOWAGE_TEXT_BPE_H_
 #define STOWAGE_TEXT_BPE_H_
 
-// Byte pair encoding (R. Sennrich et al., 2016): a word begins as a list of units, and of all
-// adjacent pairs the one that is first in the list of merges is merged, leftmost first, until
-// no pair is in the list.
+// Encodes words with byte pair encoding (R. Sennrich et al., 2016). A word begins as a list of
+// units. The adjacent pair that is earliest in the list of merges is merged, leftmost first, until
+// no adjacent pair is in the list.
 //
-// GPT-2's units are bytes, and its tokens are written in an alphabet of 256 printable
-// characters: "Ġthe" is " the" (text/vocabulary.h). SentencePiece's units are characters; one
-// without a token becomes its bytes, "<0xE2>" and so on, or unknown. SentencePiece has scores
-// instead of merges: the pair whose concatenation is the token of the highest score is merged
-// first.
+// The units of GPT-2 are bytes. Its files write tokens in an alphabet of 256 printable characters,
+// in which "Ġthe" is " the" (text/vocabulary.h). The units of SentencePiece are characters. A
+// character without a token is encoded as its bytes, "<0xE2>" and so on, or as the unknown token.
+// SentencePiece has scores instead of merges: the pair whose concatenation is the token with the
+// highest score is merged first.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, Bpe::Create(tokens, merges, {}));
 //   bpe.Encode(" the", &ids);
@@ -32,44 +32,46 @@ namespace stowage::text {
 inline constexpr size_t kMaxScoredToken = 512;
 
 struct BpeOptions {
-  // A word that is a token becomes it, without merging.
+  // A word that is a token is encoded as this token, without merging.
   bool ignore_merges = false;
-  // Replaces units without a token; absent: they are dropped.
+  // Replaces units without a token. If absent, these units are dropped.
   std::optional<int32_t> unknown = std::nullopt;
-  bool fuse_unknown = false;   // one `unknown` for a run of such units
-  bool characters = false;     // units are characters, else bytes
-  bool byte_fallback = false;  // a character without a token becomes its bytes
-  // Ids that are never produced, such as those of control tokens.
+  bool fuse_unknown = false;   // one `unknown` replaces a run of such units
+  bool characters = false;     // units are characters, not bytes
+  bool byte_fallback = false;  // characters without a token become bytes
+  // Ids that encoding never produces, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 class Bpe {
  public:
-  /// `tokens` by id, "" for an unused id; `merges` as "left right", in order of priority.
-  /// Errors kInvalidArgument: two ids with one token; a merge that is not a pair, or whose
-  /// parts or result are not tokens.
+  /// Creates an encoder with merges. `tokens` is indexed by id, and "" marks an unused id. Each
+  /// element of `merges` is "left right", in order of priority. Returns kInvalidArgument if two ids
+  /// have the same token, if a merge is not a pair, or if a token of a merge or its result is not
+  /// in `tokens`.
   static Result<Bpe> Create(const std::vector<std::string>& tokens,
                             const std::vector<std::string>& merges,
                             const BpeOptions& options);
 
-  /// `scores` by id. Precondition: options.characters, a finite score for each token.
-  /// Errors kInvalidArgument: two ids with one token; kUnsupported: a token longer than
-  /// kMaxScoredToken. O(n L) for n bytes of tokens of at most L.
+  /// Creates an encoder with scores, which are indexed by id. Requires `options.characters`, and a
+  /// finite score for each token. Returns kInvalidArgument if two ids have the same token, and
+  /// kUnsupported if a token is longer than kMaxScoredToken. O(n L) for tokens of n bytes in total
+  /// and of at most L bytes each.
   static Result<Bpe> ByScores(const std::vector<std::string>& tokens,
                               const std::vector<double>& scores,
                               const BpeOptions& options);
 
-  /// Appends the tokens of one word. O(n log n) for n bytes.
+  /// Appends the tokens of one word to `ids`. O(n log n) for a word of n bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
-  /// The number of ids, unused ones included.
+  /// Returns the number of ids, including unused ids.
   int32_t size() const { return texts_.size(); }
-  /// The bytes of the token: decoded from the byte alphabet, or the token itself if it is
-  /// not in the alphabet. Empty for an unused id. Precondition: 0 <= id < size().
+  /// Returns the bytes of a token. A token in the byte alphabet is decoded, and others are returned
+  /// as they are. Empty for an unused id. Requires `0 <= id < size()`.
   std::string_view Bytes(int32_t id) const { return texts_[id]; }
 
  private:
-  // The merge of a pair of ids, in a table with open addressing.
+  // The merge of a pair of ids: an entry of a hash table with open addressing.
   struct Merge {
     uint64_t pair = kNoPair;
     uint32_t rank = kNever;
@@ -106,15 +108,16 @@ class Bpe {
   void KeepWholeWords();
 
   TokenTexts texts_;
-  std::array<int32_t, 256> byte_ids_{};  // of bytes, or "<0x00>" on; -1: none
+  std::array<int32_t, 256> byte_ids_{};  // of bytes or "<0x00>" etc.; -1: none
   std::unordered_map<char32_t, int32_t> character_ids_;
   std::vector<Merge> merges_;
   int merge_shift_ = 63;
-  // A hash table of words that are one token, which most of a text is. -1: free.
+  // A hash table of the words that are one token, which are most words of a text. -1 marks a free
+  // slot.
   std::vector<int32_t> words_;
   size_t longest_word_ = 0;
-  // Characters without a token may take part in merges: until merging ends, their unit is
-  // size() plus their code.
+  // If true, characters without a token may take part in merges. During merging, the unit of such a
+  // character is size() plus its code.
   bool by_scores_ = false;
   BpeOptions options_;
 };

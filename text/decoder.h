@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_DECODER_H_
 #define STOWAGE_TEXT_DECODER_H_
 
-// Decodes tokens to text: a list of steps, each of which rewrites the list of token texts
-// that the step before returns; the last list is concatenated. Llama 2's steps replace "▁" by
-// a space and "<0x0A>" by its byte, and strip the first space.
+// Decodes tokens to text with a list of steps. Each step rewrites the list of token strings that
+// the previous step returned, and the strings of the last list are concatenated. For example, the
+// steps of Llama 2 replace "▁" with a space and "<0x0A>" with its byte, and strip the first space.
 //
 //   Decode({{.kind = DecoderKind::kReplace, .pattern = "▁", .content = " "},
 //           {.kind = DecoderKind::kByteFallback},
@@ -19,20 +19,21 @@
 
 namespace stowage {
 
-/// The names are those of tokenizer.json.
+/// The kinds of steps, named as in tokenizer.json.
 enum class DecoderKind {
-  kReplace,       // replaces the text `pattern` by `content`
-  kByteFallback,  // replaces "<0x0A>" and its like by their bytes
-  kFuse,          // concatenates all tokens to one
-  kStrip,  // strips `pattern` at most `left` times at the beginning, `right` at the end
-  kMetaspace,  // replaces `pattern` by a space, or by "" in the first token if `first`
-  kWordPiece,  // joins tokens that begin with `pattern` to the one before; `cleanup` removes
+  kReplace,       // replaces the string `pattern` with `content`
+  kByteFallback,  // replaces "<0x0A>" and similar tokens with their bytes
+  kFuse,          // concatenates all tokens into one
+  kStrip,  // strips `pattern` up to `left` times at the start, `right` at the end
+  kMetaspace,  // replaces `pattern` with a space, or with "" in the first token if `first`
+  kWordPiece,  // appends tokens that begin with `pattern` to the previous token; `cleanup` removes
                // spaces before punctuation
-  kSuffix,  // BPEDecoder: replaces `pattern` by a space, or by "" in the last token
-  kSpaces,  // no decoder in the file: a space between tokens
-  kToken,   // replaces a token equal to `pattern` by `content`
-  kSentencePiece,  // replaces "▁" by a space; strips one at the start of the first token if
-                   // `first`, of all tokens up to the first text if `cleanup`
+  kSuffix,  // BPEDecoder: replaces `pattern` with a space, or with "" in the last token
+  kSpaces,  // without a decoder in the file: inserts a space between tokens
+  kToken,   // replaces a token equal to `pattern` with `content`
+  // Replaces "▁" with a space. If `first`, strips one "▁" at the start of the first token. If also
+  // `cleanup`, continues with the following tokens until one is not empty.
+  kSentencePiece,
 };
 
 struct DecoderStep {
@@ -47,12 +48,13 @@ struct DecoderStep {
 
 namespace text {
 
-/// Errors: kUnsupported for more than 64 steps; kInvalidArgument for an empty pattern in a
-/// step that searches for it.
+/// Returns kUnsupported if there are more than 64 steps, and kInvalidArgument if a step that
+/// searches for its pattern has an empty pattern.
 Status CheckDecoder(const std::vector<DecoderStep>& steps);
 
-/// Linear in the bytes of the tokens times the number of steps. Error kInvalidArgument if the
-/// text grows more than 256-fold. Precondition: CheckDecoder.
+/// Returns the text of `tokens`. Linear in the bytes of the tokens times the number of steps.
+/// Returns kInvalidArgument if the text grows more than 256-fold. Requires that CheckDecoder
+/// accepts `steps`.
 Result<std::string> Decode(const std::vector<DecoderStep>& steps,
                            std::vector<std::string> tokens);
 

@@ -1,14 +1,15 @@
 #ifndef STOWAGE_TEXT_GGUF_TOKENIZER_H_
 #define STOWAGE_TEXT_GGUF_TOKENIZER_H_
 
-// The tokenizer in a GGUF file: tokens and merges or scores as lists, and the pre-tokenizer
-// and normalizer by a name that llama.cpp defines.
+// Reads and writes the tokenizer in a GGUF file. The file lists the tokens and their merges or
+// scores, and gives the pre-tokenizer and the normalizer by a name that llama.cpp defines.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
 //   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(gguf)));
 //
-// ReadTokenizer (text/tokenizer_file.h) does this for a file. GgufTokenizerKeys writes the
-// keys of a Hugging Face tokenizer, if GGUF has a name for its pre-tokenizer and normalizer:
+// ReadTokenizer (text/tokenizer_file.h) does this for a file. In the other direction,
+// GgufTokenizerKeys returns the keys of a Hugging Face tokenizer, if GGUF has a name for its
+// pre-tokenizer and normalizer:
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       const GgufMetadata keys,
@@ -26,20 +27,21 @@
 
 namespace stowage {
 
-/// The keys below tokenizer.ggml, with the numbers and names of the file.
+/// The values of the keys below tokenizer.ggml, as in the file.
 struct GgufTokenizer {
   std::vector<std::string> tokens = {};  // tokenizer.ggml.tokens
-  // .token_type: 1 is normal, 2 unknown, 3 special, 4 added, 5 unused, 6 a byte
+  // .token_type: 1 is normal, 2 unknown, 3 special, 4 added, 5 unused, 6 a byte.
   std::vector<int32_t> token_types = {};
   std::vector<std::string> merges = {};  // .merges
-  std::string pre = {};  // .pre, a name that PreTokenizerSteps knows
+  std::string pre = {};  // .pre, a name accepted by PreTokenizerSteps
   std::optional<int32_t> bos = std::nullopt;  // .bos_token_id
-  // .add_bos_token; llama and llama-bpe add it by default
+  // .add_bos_token. If absent, bos is added for the model llama and for the pre-tokenizers for
+  // which IgnoresMerges is true.
   std::optional<bool> add_bos = std::nullopt;
   std::optional<int32_t> eos = std::nullopt;  // .eos_token_id, if it is added
-  bool add_eos = false;  // .add_eos_token; t5 adds it by default
-  // .model: gpt2 has merges and pre; llama and t5, SentencePiece's byte pair encoding and
-  // unigram models, have scores
+  bool add_eos = false;  // .add_eos_token, true by default for t5
+  // .model. gpt2 has merges and `pre`. llama and t5, which are byte pair encoding and unigram
+  // models of SentencePiece, have scores.
   std::string model = "gpt2";
   std::vector<double> scores = {};  // .scores
   bool add_space = true;            // .add_space_prefix, before a text
@@ -47,30 +49,30 @@ struct GgufTokenizer {
   std::string charsmap = {};        // .precompiled_charsmap, of t5
 };
 
-/// Reads the keys of a header. Errors: kUnsupported if `tokenizer.ggml.model` is not gpt2
-/// (byte-level byte pair encoding), llama or t5; GgufHeader's kNotFound and kInvalidArgument
-/// for keys that are missing or of another type; kInvalidArgument for types and ids beyond
-/// 32 bits.
+/// Reads the tokenizer keys of a header. Returns kUnsupported unless `tokenizer.ggml.model` is gpt2
+/// (byte-level byte pair encoding), llama or t5. Returns kNotFound or kInvalidArgument, as
+/// GgufHeader does, for keys that are missing or of another type. Returns kInvalidArgument for
+/// types and ids that are negative or above 2^31 - 1.
 Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header);
 
-/// The parts of the tokenizer, with the pre-tokenizer and the normalization of its name.
-/// Errors: kUnsupported for an unknown name or type; kInvalidArgument if the numbers of
-/// types, scores and tokens differ, and for a bos or eos to add that is no token.
+/// Returns the tokenizer parts, with the pre-tokenizer and the normalizer that the file names.
+/// Returns kUnsupported for an unknown name or type. Returns kInvalidArgument if the numbers of
+/// types, scores and tokens differ, or if a bos or eos token that must be added has no id.
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
 
 struct GgufTokenizerContext {
-  /// Size of the model's vocabulary: ids without a token become unused tokens.
+  /// Size of the model's vocabulary. Ids below it without a token become unused tokens.
   int64_t vocabulary = 0;
   std::string_view chat_template = {};  // "" for none
 };
 
-/// The keys of the tokenizer that ReadTokenizer reads from `path`: tokenizer.ggml.* and
-/// tokenizer.chat_template. Reads byte-level byte pair encoding from tokenizer.json, byte pair
-/// encoding from SentencePiece's tokenizer.model, and copies the keys of a GGUF file. Special
-/// tokens are those of the tokenizer, and of tokenizer_config.json, special_tokens_map.json
-/// and config.json beside it. Errors, with the file's name: kUnsupported for a part that GGUF
-/// cannot express: another model, a pre-tokenizer or normalizer without a name, a text that
-/// begins or ends with other tokens than bos and eos; those of reading the files.
+/// Returns the keys tokenizer.ggml.* and tokenizer.chat_template for the tokenizer that
+/// ReadTokenizer reads from `path`. Converts byte-level byte pair encoding from tokenizer.json, and
+/// byte pair encoding from SentencePiece's tokenizer.model. Copies the keys of a GGUF file. Special
+/// tokens are read from the tokenizer, and from tokenizer_config.json, special_tokens_map.json and
+/// config.json in the same folder. Errors name the file. Returns kUnsupported for a tokenizer that
+/// GGUF cannot express: another model, a pre-tokenizer or normalizer without a name, or tokens
+/// other than bos and eos that are added to every text. Propagates errors of reading the files.
 Result<GgufMetadata> GgufTokenizerKeys(const std::string& path,
                                        const GgufTokenizerContext& context);
 

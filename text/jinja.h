@@ -1,19 +1,19 @@
 #ifndef STOWAGE_TEXT_JINJA_H_
 #define STOWAGE_TEXT_JINJA_H_
 
-// Jinja templates, as far as chat templates of published models use them, rendered as
-// transformers renders them: Jinja 3.1 in a sandbox, with trim_blocks, lstrip_blocks, break
-// and continue, raise_exception, and undefined values that are empty.
+// Renders Jinja templates, with the features that chat templates of published models use. Rendering
+// follows transformers: Jinja 3.1 in a sandbox, with trim_blocks, lstrip_blocks, break and
+// continue, raise_exception, and undefined values that are rendered as empty.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const jinja::Template hello,
 //                            jinja::Template::Parse("Hello {{ name | trim }}!"));
 //   STOWAGE_ASSIGN_OR_RETURN(const std::string text,
 //                            hello.Render({{"name", std::string(" you ")}}));
 //
-// An unknown tag is an error when the template is parsed; an unknown filter, test, method or
-// operator when it is reached. Steps and memory of rendering are limited.
+// Parsing fails for an unknown tag. Rendering fails when it reaches an unknown filter, test, method
+// or operator. The steps and the memory of rendering are limited.
 //
-// ChatTemplate renders a conversation as the text that a model was trained on:
+// ChatTemplate renders a conversation as text in the format that the model was trained on:
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ChatTemplate chat,
@@ -36,13 +36,14 @@ namespace stowage::jinja {
 
 class Template {
  public:
-  /// Errors, with the line: kInvalidArgument for invalid syntax, kUnsupported for syntax that
-  /// is not implemented.
+  /// Parses a template. Returns, with the line, kInvalidArgument for invalid syntax, and
+  /// kUnsupported for syntax that is not implemented.
   static Result<Template> Parse(std::string_view source);
 
-  /// Renders the template. Errors: kInvalidArgument if the template raises an exception, or
-  /// Python would; kUnsupported for unknown filters and the like, for more than 4 million
-  /// steps, and for strings of more than 64 MiB plus 1,024 times the bytes of `variables`.
+  /// Renders the template. Returns kInvalidArgument if the template raises an exception, or where
+  /// Python would raise one. Returns kUnsupported for unknown filters and other missing features,
+  /// for more than 4 million steps, and for strings of more than 64 MiB plus 1,024 times the bytes
+  /// of `variables`.
   Result<std::string> Render(
       std::vector<std::pair<std::string, Value>> variables) const;
 
@@ -64,27 +65,29 @@ struct ChatMessage {
 
 struct ChatOptions {
   bool open_answer = false;  // the template's add_generation_prompt
-  /// If false, the template's variable `enable_thinking` is false; else it is undefined.
+  /// If false, the template variable `enable_thinking` is false. If true, it is undefined.
   bool thinking = true;
 };
 
 class ChatTemplate {
  public:
-  /// The special tokens that templates use: "bos_token" with its text, and so on.
+  /// The special tokens that templates refer to: names such as "bos_token" with their text.
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  /// Errors: those of jinja::Template::Parse, with the beginning of the template.
+  /// Parses a template. Propagates errors of jinja::Template::Parse. Errors quote the beginning of
+  /// the template.
   static Result<ChatTemplate> Parse(std::string_view jinja, Tokens tokens = {});
 
-  /// The conversation as text, special tokens included, without tools and documents. There
-  /// is no clock: a template that writes today's date falls back to its own. Errors:
-  /// kInvalidArgument for no messages without `open_answer`, and an unknown role; those of
-  /// jinja::Template::Render, such as an exception for roles that do not alternate.
+  /// Returns the conversation as text, including special tokens, without tools and documents. No
+  /// clock is provided, so a template that writes today's date uses its own default. Returns
+  /// kInvalidArgument for an unknown role, and for no messages without `open_answer`. Propagates
+  /// errors of jinja::Template::Render, such as an exception for roles that do not alternate.
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
-  /// The text after an answer, without leading white space: "<|im_end|>\n". Errors: those of
-  /// Format; kUnsupported if the template does not write the answer's content.
+  /// Returns the text that follows an answer, without leading white space, such as "<|im_end|>\n".
+  /// Propagates errors of Format. Returns kUnsupported if the template does not write the content
+  /// of the answer.
   Result<std::string> AfterAnswer() const;
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TEXT_JINJA_PARSER_H_
 #define STOWAGE_TEXT_JINJA_PARSER_H_
 
-// The tokens and the syntax tree of a Jinja template, as Jinja 3.1 parses it with trim_blocks
-// and lstrip_blocks: comments, and white space around tags, are dropped.
+// Tokenizes and parses Jinja templates as Jinja 3.1 does with trim_blocks and lstrip_blocks.
+// Comments, and white space around tags, are dropped.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Body body, Parse("Hello {{ name }}!"));
 
@@ -28,31 +28,31 @@ struct Token {
     kName,
     kInteger,
     kReal,
-    kString,  // text is its value
+    kString,  // `text` is its value
     kOperator,
-    kEnd,  // of the template
+    kEnd,  // end of the template
   };
   Kind kind;
   std::string text;
   int64_t line;
 };
 
-/// Error kInvalidArgument, with the line.
+/// Splits a template into tokens. Returns kInvalidArgument, with the line, for an invalid token.
 Result<std::vector<Token>> Tokenize(std::string_view source);
 
 struct Expression {
   enum class Kind {
-    kLiteral,    // value
-    kName,       // text
-    kList,       // parts
-    kDict,       // parts: key, value, key, value, ...
-    kAttribute,  // parts[0].text
-    kItem,       // parts[0][parts[1]]
-    kSlice,   // parts[0][parts[1]:parts[2]:parts[3]], each of them may be null
-    kCall,    // parts[0](parts[1], ..., named)
-    kFilter,  // parts[0]|text(parts[1], ..., named)
-    kTest,    // parts[0] is text(parts[1], ..., named)
-    kNot,     // not parts[0]
+    kLiteral,      // value
+    kName,         // text
+    kList,         // parts
+    kDict,         // parts: key, value, key, value, ...
+    kAttribute,    // parts[0].text
+    kItem,         // parts[0][parts[1]]
+    kSlice,        // parts[0][parts[1]:parts[2]:parts[3]], bounds may be null
+    kCall,         // parts[0](parts[1], ..., named)
+    kFilter,       // parts[0]|text(parts[1], ..., named)
+    kTest,         // parts[0] is text(parts[1], ..., named)
+    kNot,          // not parts[0]
     kNegative,     // -parts[0]
     kAnd,          // parts[0] and parts[1]
     kOr,           // parts[0] or parts[1]
@@ -75,13 +75,13 @@ struct Statement {
   enum class Kind {
     kText,    // text
     kOutput,  // expressions[0]
-    kIf,      // a condition for each body; one more body is the else
-    kFor,     // names, expressions: iterable and a condition that may be null;
-              // bodies: of the loop and of its else
-    kSet,     // names[0] or names[0].text = expressions[0]
-    kSetBlock,  // names[0] = what bodies[0] writes
-    kMacro,  // text, names of params, their defaults, which may be null; bodies[0]
-    kScope,  // bodies[0], with variables of its own
+    kIf,      // a condition per body; one more body is the else branch
+    kFor,  // names; expressions: the iterable and a condition or null; bodies:
+           // the loop and its else branch
+    kSet,  // names[0] or names[0].text = expressions[0]
+    kSetBlock,  // names[0] = the output of bodies[0]
+    kMacro,     // text, names of params, their defaults or null; bodies[0]
+    kScope,     // bodies[0], with variables of its own
     kBreak,
     kContinue,
   };
@@ -92,8 +92,8 @@ struct Statement {
   std::vector<Body> bodies = {};
 };
 
-/// Errors, with the line: kInvalidArgument for invalid syntax, kUnsupported for syntax that
-/// is not implemented.
+/// Parses a template. Returns, with the line, kInvalidArgument for invalid syntax, and kUnsupported
+/// for syntax that is not implemented.
 Result<Body> Parse(std::string_view source);
 
 }  // namespace stowage::jinja

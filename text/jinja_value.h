@@ -1,13 +1,14 @@
 #ifndef STOWAGE_TEXT_JINJA_VALUE_H_
 #define STOWAGE_TEXT_JINJA_VALUE_H_
 
-// The values that a Jinja template computes with, with Python's truth, equality, order and
-// text, and the filters, tests, methods and operators on them. An unknown filter, test or
-// method is an error only when it is called: chat templates have parts for tools.
+// Defines the values that a Jinja template computes with, and their filters, tests, methods and
+// operators. Truth, equality, order and conversion to strings follow Python. An unknown filter,
+// test or method is an error only when it is called, since chat templates also contain code for
+// tools.
 //
 //   Result<Value> text = ApplyFilter("trim", std::string(" a "), {});  // "a"
 //
-// Errors of all functions: kUnsupported for names and arguments that are not implemented;
+// All functions return kUnsupported for names and arguments that are not implemented, and
 // kInvalidArgument where Python raises an exception.
 
 #include <cstddef>
@@ -28,14 +29,14 @@ struct List;
 struct Dict;
 
 struct Undefined {
-  std::string name;  // for errors
+  std::string name;  // used in errors
 };
 struct None {};
 /// An object whose attributes a template may set.
 struct Namespace {
   std::shared_ptr<Dict> attributes;
 };
-/// `loop` in one iteration.
+/// The variable `loop` in one iteration.
 struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
@@ -45,8 +46,8 @@ struct Generator {
   std::shared_ptr<const List> items;
 };
 struct Function {
-  std::string name;                  // of a built-in function
-  const Statement* macro = nullptr;  // else a macro
+  std::string name;                  // if a built-in function
+  const Statement* macro = nullptr;  // if a macro
 };
 
 using Value =
@@ -78,30 +79,30 @@ inline bool IsDict(const Value& value) {
   return Is<std::shared_ptr<const Dict>>(value);
 }
 
-/// "a string", "a list": for errors.
+/// Returns the type of a value for errors, such as "a string" or "a list".
 std::string_view KindOf(const Value& value);
 bool IsTrue(const Value& value);
-/// A bool, an integer or a real number.
+/// Returns whether `value` is a bool, an integer or a real number.
 bool IsNumber(const Value& value);
 double NumberOf(const Value& value);
-/// As `a == b`.
+/// Returns the result of Python's `a == b`.
 bool Equal(const Value& a, const Value& b);
 
-/// As `str(value)`.
+/// Returns the result of Python's `str(value)`.
 Result<std::string> TextOf(const Value& value);
-/// As `a < b`.
+/// Returns the result of Python's `a < b`.
 Result<bool> Less(const Value& a, const Value& b);
-/// As `item in container`.
+/// Returns the result of Python's `item in container`.
 Result<bool> Contains(const Value& container, const Value& item);
-/// As `list(value)`.
+/// Returns the result of Python's `list(value)`.
 Result<std::shared_ptr<const List>> Iterate(const Value& value);
 Result<int64_t> LengthOf(const Value& value);
-/// As `json.dumps(value, ensure_ascii=False)`.
+/// Returns the result of Python's `json.dumps(value, ensure_ascii=False)`.
 Result<std::string> JsonOf(const Value& value);
 
-/// The characters of `text`, which is UTF-8.
+/// Returns the characters of `text`, which is UTF-8.
 std::vector<std::string_view> Characters(std::string_view text);
-/// As str.strip, lstrip or rstrip.
+/// Returns `text` stripped as by Python's str.strip, lstrip or rstrip.
 std::string_view Strip(std::string_view text, bool left = true,
                        bool right = true);
 
@@ -109,28 +110,28 @@ struct Arguments {
   std::vector<Value> values = {};
   std::vector<std::pair<std::string, Value>> named = {};
 
-  /// The argument at a position or of a name; null if it is not given.
+  /// Returns the argument at a position or with a name, or null if it is not given.
   const Value* Find(size_t position, std::string_view name) const;
 };
 
-/// `of | name(arguments)`.
+/// Returns `of | name(arguments)`.
 Result<Value> ApplyFilter(std::string_view name, const Value& of,
                           const Arguments& arguments);
-/// `of is name(arguments)`.
+/// Returns `of is name(arguments)`.
 Result<bool> ApplyTest(std::string_view name, const Value& of,
                        const Arguments& arguments);
-/// `of.name(arguments)`.
+/// Returns `of.name(arguments)`.
 Result<Value> CallMethod(std::string_view name, const Value& of,
                          const Arguments& arguments);
 
-/// `of.name`, not called.
+/// Returns the attribute `of.name`. Methods are not called.
 Result<Value> AttributeOf(const Value& of, std::string_view name);
-/// `of[index]`.
+/// Returns `of[index]`.
 Result<Value> ItemOf(const Value& of, const Value& index);
-/// `of[begin:end:step]`; an omitted bound is None.
+/// Returns `of[begin:end:step]`. An omitted bound is None.
 Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
                       const Value& step);
-/// Arithmetic, and concatenation of strings and lists by + and ~.
+/// Applies an arithmetic operator, or concatenates strings and lists with + and ~.
 Result<Value> Operate(std::string_view operation, const Value& left,
                       const Value& right);
 

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_NORMALIZER_H_
 #define STOWAGE_TEXT_NORMALIZER_H_
 
-// Normalizes a text before it is split into words: a list of steps, each of which rewrites the
-// result of the one before. Llama 2's steps put "▁" before a text and in place of spaces;
-// BERT's strip accents and lower-case.
+// Normalizes text before it is split into words, with a list of steps. Each step rewrites the
+// result of the previous step. For example, the steps of Llama 2 prepend "▁" to a text and replace
+// spaces with it, and the steps of BERT strip accents and convert to lower case.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       Normalizer normalizer,
@@ -25,7 +25,7 @@
 
 namespace stowage {
 
-/// The names are those of tokenizer.json.
+/// The kinds of steps, named as in tokenizer.json.
 enum class NormalizerKind {
   kNfc,
   kNfd,
@@ -33,16 +33,16 @@ enum class NormalizerKind {
   kNfkd,
   kLowercase,
   kStripAccents,  // removes all marks
-  kNmt,           // removes control characters or replaces them by spaces
-  kReplace,       // replaces the text `pattern` by `content`
-  kReplacePattern,  // replaces matches of the regular expression `pattern` by `content`
+  kNmt,           // removes control characters or replaces them with spaces
+  kReplace,       // replaces the string `pattern` with `content`
+  kReplacePattern,  // replaces matches of the regular expression `pattern` with `content`
   kPrepend,  // prepends `content` to a text that is not empty
   kStrip,    // strips white space at the `left` and the `right`
-  kClean,    // BERT: removes control characters, makes white space spaces
-  kSpaceIdeographs,  // BERT: puts a space before and after each
+  kClean,  // BERT: removes control characters, replaces white space with spaces
+  kSpaceIdeographs,  // BERT: adds a space before and after each ideograph
   kStripNonspacing,  // BERT: removes nonspacing marks, after kNfd
   kSentencePiece,    // applies `rules`
-  kPrecompiled,      // applies the charsmap of `rules`, as `tokenizers` does
+  kPrecompiled,  // applies the charsmap of `rules`, as PyPI's `tokenizers` does
 };
 
 struct NormalizerStep {
@@ -58,25 +58,25 @@ namespace text {
 
 class Normalizer {
  public:
-  /// Errors: those of WordPattern and SentencePieceNormalizer; kInvalidArgument for an empty
-  /// pattern; kUnsupported for more than 64 steps.
+  /// Creates a normalizer. Returns kInvalidArgument if a pattern is empty, and kUnsupported if
+  /// there are more than 64 steps. Propagates errors of WordPattern and SentencePieceNormalizer.
   static Result<Normalizer> Create(std::vector<NormalizerStep> steps);
 
-  /// The scratch memory of one thread.
+  /// The scratch memory of a thread.
   struct Work {
     std::vector<WordPattern::Search> searches;
     std::string buffers[2];
     bool is_moved = false;
     bool goes_on = false;
-    size_t limit = 0;  // of the result, in bytes
+    size_t limit = 0;  // maximum bytes of the result
   };
   Work NewWork() const;
 
-  /// The normal form of `text`: `text` itself, or in `work` until the next call. Nothing is
-  /// prepended to a text that `goes_on` from another. Sets `work->is_moved` if the first
-  /// character does not come from the first one of `text`. Error kInvalidArgument if a
-  /// pattern takes too many steps, or the text grows more than 256-fold. Precondition: `text`
-  /// is well-formed.
+  /// Returns the normalized text, a view of `text` or of `work`. A view of `work` is valid until
+  /// the next call. If `goes_on`, the text continues another text, and nothing is prepended. Sets
+  /// `work->is_moved` if the first character does not come from the first character of `text`.
+  /// Returns kInvalidArgument if a pattern exceeds its limit of steps, or if the text grows more
+  /// than 256-fold. `text` must be well-formed UTF-8.
   Result<std::string_view> Run(std::string_view text, bool goes_on,
                                Work* work) const;
 

@@ -1,18 +1,18 @@
 #ifndef STOWAGE_TEXT_PIECE_MODELS_H_
 #define STOWAGE_TEXT_PIECE_MODELS_H_
 
-// Models that split a word into tokens found by a trie.
+// Provides models that split words into tokens, which are found with a trie.
 //
-// Unigram (T. Kudo, 2018; T5, ALBERT, XLM-R): each piece has a log probability, and a word
-// becomes the pieces of the largest sum, by Viterbi's algorithm.
+// Unigram (T. Kudo, 2018; T5, ALBERT, XLM-R): each token has a log probability. A word is split
+// into the tokens with the largest sum, which the Viterbi algorithm finds.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Unigram unigram,
 //                            Unigram::Create(tokens, scores, {.unknown = 2}));
 //   unigram.Encode("▁the", &ids);
 //
-// WordPiece (Y. Wu et al., 2016; BERT): a word becomes the longest token that is a prefix of
-// it, then the longest continuation, such as "##ing", and so on. A word that cannot be split
-// so is unknown as a whole.
+// WordPiece (Y. Wu et al., 2016; BERT): a word is split into the longest token that is its prefix,
+// then the longest continuation, such as "##ing", and so on. If a word cannot be split in this
+// manner, the whole word becomes the unknown token.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(WordPiece pieces,
 //                            WordPiece::Create(tokens, {.unknown = 1}));
@@ -30,37 +30,40 @@
 
 namespace stowage::text {
 
-/// The maximum length of a piece, in bytes.
+/// The maximum length of a token of a unigram model, in bytes.
 inline constexpr size_t kMaxPiece = 512;
 
 struct UnigramOptions {
-  // Replaces a run of characters without a piece; absent: they are dropped.
+  // Replaces a run of characters without a token. If absent, these characters are dropped.
   std::optional<int32_t> unknown = std::nullopt;
   bool byte_fallback = false;  // such characters become "<0xE2>" and so on
-  // Sums are in 32 bits, as in sentencepiece; else in 64, as in `tokenizers`.
+  // If true, sums are in 32 bits, as in sentencepiece. If false, they are in 64 bits, as in PyPI's
+  // `tokenizers`.
   bool is_single = false;
-  // An unknown character scores 10 less; absent: the least score of all pieces.
+  // The score of an unknown character is this value minus 10. If absent, it is the lowest score of
+  // all tokens minus 10.
   std::optional<double> least = std::nullopt;
-  // Ids that are never produced, such as those of control tokens.
+  // Ids that encoding never produces, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 class Unigram {
  public:
-  /// `tokens` by id, "" for an unused id; of equal tokens the last counts. Precondition: a
-  /// finite score for each. Error kUnsupported: a token longer than kMaxPiece.
+  /// Creates a model. `tokens` is indexed by id, and "" marks an unused id. Of equal tokens, the
+  /// last one is used. Requires a finite score for each token. Returns kUnsupported if a token is
+  /// longer than kMaxPiece.
   static Result<Unigram> Create(const std::vector<std::string>& tokens,
                                 const std::vector<double>& scores,
                                 const UnigramOptions& options);
 
-  /// Appends the tokens of one word. O(n L) for n bytes and pieces of at most L.
+  /// Appends the tokens of one word to `ids`. O(n L) for n bytes and tokens of at most L bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
   int32_t size() const { return texts_.size(); }
   std::string_view Bytes(int32_t id) const { return texts_[id]; }
 
  private:
-  // The last piece of the best split of the text up to an offset.
+  // The last token of the best split of the text up to an offset.
   template <typename Real>
   struct Best {
     Real score = 0;
@@ -80,7 +83,7 @@ class Unigram {
   TokenTexts texts_;
   std::vector<double> scores_;
   Trie trie_;
-  std::array<int32_t, 256> byte_ids_{};  // -1: none
+  std::array<int32_t, 256> byte_ids_{};  // -1 if a byte has no token
   double unknown_score_ = 0;
   UnigramOptions options_;
 };
@@ -89,22 +92,22 @@ class Unigram {
 inline constexpr size_t kMaxWordPiece = 512;
 
 struct WordPieceOptions {
-  // Replaces an unknown word; absent: it is dropped.
+  // Replaces an unknown word. If absent, the word is dropped.
   std::optional<int32_t> unknown = std::nullopt;
-  std::string prefix = "##";     // of tokens that continue a word
+  std::string prefix = "##";     // marks tokens that continue a word
   int32_t max_characters = 100;  // longer words are unknown
-  // Ids that are never produced, such as those of added tokens.
+  // Ids that encoding never produces, such as the ids of added tokens.
   std::vector<int32_t> apart = {};
 };
 
 class WordPiece {
  public:
-  /// `tokens` by id, "" for an unused id. Error kUnsupported: a token longer than
-  /// kMaxWordPiece.
+  /// Creates a model. `tokens` is indexed by id, and "" marks an unused id. Returns kUnsupported if
+  /// a token is longer than kMaxWordPiece.
   static Result<WordPiece> Create(const std::vector<std::string>& tokens,
                                   const WordPieceOptions& options);
 
-  /// Appends the tokens of one word. O(n L) for n bytes and tokens of at most L.
+  /// Appends the tokens of one word to `ids`. O(n L) for n bytes and tokens of at most L bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
   int32_t size() const { return texts_.size(); }
@@ -115,7 +118,7 @@ class WordPiece {
 
   TokenTexts texts_;
   Trie begins_;   // tokens that begin a word
-  Trie goes_on_;  // tokens that continue one, without the prefix
+  Trie goes_on_;  // tokens that continue a word, without the prefix
   WordPieceOptions options_;
 };
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TEXT_PRE_TOKENIZER_H_
 #define STOWAGE_TEXT_PRE_TOKENIZER_H_
 
-// Splits text into the words within which tokens are merged: a list of steps, each of which
-// splits the pieces of the one before it.
+// Splits text into words with a list of steps. Each step splits the segments that the previous step
+// returned. Tokens never cross word boundaries.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<PreTokenizerStep> steps,
 //                            PreTokenizerSteps("smollm"));
@@ -22,50 +22,50 @@
 
 namespace stowage {
 
-/// The treatment of the matches of a step, by tokenizer.json's names.
+/// The treatment of the matches of a step, named as in tokenizer.json.
 enum class SplitBehavior {
-  kIsolated,            // each is a piece
-  kRemoved,             // dropped
-  kMergedWithPrevious,  // each ends the piece before it
-  kMergedWithNext,      // each begins the piece after it
-  kContiguous,          // adjacent matches are one piece
+  kIsolated,            // each match is a segment
+  kRemoved,             // matches are dropped
+  kMergedWithPrevious,  // each match ends the segment before it
+  kMergedWithNext,      // each match begins the segment after it
+  kContiguous,          // adjacent matches form one segment
 };
 
-/// The kind of a step, by tokenizer.json's names.
+/// The kind of a step, named as in tokenizer.json.
 enum class PreTokenizerKind {
   kPattern,      // Split at matches of a regular expression
-  kLiteral,      // Split at a text
+  kLiteral,      // Split at a fixed string
   kWhiteSpace,   // WhitespaceSplit: at each white space character
   kPunctuation,  // Punctuation: at each punctuation character
   kWords,  // Whitespace: at runs of word characters, and of other characters
-  kMetaspace,  // replaces spaces by `pattern`, and prepends it to pieces
+  kMetaspace,  // replaces spaces with `pattern`, and prepends it to segments
 };
 
-/// The pieces to which a Metaspace prepends its text, unless they begin with it.
+/// The segments to which a Metaspace step prepends its pattern, unless they begin with it.
 enum class MetaspacePrefix {
   kNever,
-  kFirst,  // the piece at the beginning of the text
+  kFirst,  // the segment at the beginning of the text
   kAlways,
 };
 
 struct PreTokenizerStep {
-  // If it is empty with kPattern, a space is prepended to each piece that has none.
+  // For kPattern, an empty pattern prepends a space to each segment that does not begin with one.
   std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  // the text between matches counts as matched
+  bool invert = false;  // the text between matches is treated as matches
   PreTokenizerKind kind = PreTokenizerKind::kPattern;
   MetaspacePrefix prefix = MetaspacePrefix::kAlways;
 };
 
-/// The pattern of GPT-2, tokenizer.json's ByteLevel.
+/// The pattern of GPT-2, which is ByteLevel in tokenizer.json.
 extern const char* const kGpt2Pattern;
 
-/// The steps of a name in GGUF files: "gpt-2", "llama-bpe", "qwen2", "smollm", ... Error
-/// kUnsupported, with the known names, for another one.
+/// Returns the steps that a name in GGUF files denotes: "gpt-2", "llama-bpe", "qwen2", "smollm",
+/// ... Returns kUnsupported, with the known names, for another name.
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name);
 
-/// Whether GGUF's tokenizers of that name take a word that is a token without merging, and by
-/// default prepend bos to each text.
+/// Returns whether tokenizers with this name in GGUF files encode a word that is a token as this
+/// token, without merging. The same tokenizers prepend bos to each text by default.
 constexpr bool IgnoresMerges(std::string_view name) {
   return name == "llama-bpe" || name == "tekken";
 }
@@ -74,23 +74,23 @@ namespace text {
 
 class PreTokenizer {
  public:
-  /// Errors: those of WordPattern; kUnsupported for more than 64 steps.
+  /// Creates a pre-tokenizer. Propagates errors of WordPattern. Returns kInvalidArgument if a step
+  /// that needs a string has an empty pattern, and kUnsupported if there are more than 64 steps.
   static Result<PreTokenizer> Create(
       const std::vector<PreTokenizerStep>& steps);
 
-  /// The scratch memory of one thread.
+  /// The scratch memory of a thread.
   using Searches = std::vector<WordPattern::Search>;
   Searches NewSearches() const;
 
-  // The position of a text in the whole one.
+  // The position of a text in the whole input.
   struct Place {
     bool is_begin = true;
     bool goes_on = false;  // continues another text: no space is prepended
   };
 
-  /// Calls `take` with each word of `text` in order; the word is valid until `take` returns.
-  /// Error kInvalidArgument if a pattern takes too many steps. Precondition: `text` is
-  /// well-formed.
+  /// Calls `take` with each word of `text`, in order. A word is valid until `take` returns. Returns
+  /// kInvalidArgument if a pattern exceeds its limit of steps. `text` must be well-formed UTF-8.
   Status ForEachWord(std::string_view text, const Place& place,
                      Searches* searches,
                      const std::function<void(std::string_view)>& take) const;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TEXT_SENTENCE_PIECE_NORMALIZER_H_
 #define STOWAGE_TEXT_SENTENCE_PIECE_NORMALIZER_H_
 
-// SentencePiece's normalization (T. Kudo and J. Richardson, 2018): replacements by a
-// precompiled table, "▁" for spaces, and one before the text.
+// Normalizes text as SentencePiece does (T. Kudo and J. Richardson, 2018). Applies the replacements
+// of a precompiled table, replaces spaces with "▁", and prepends one "▁" to the text.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(auto normalizer,
 //                            SentencePieceNormalizer::Create({.add_space = true}));
@@ -23,21 +23,21 @@
 
 namespace stowage::text {
 
-/// SentencePiece's precompiled table of replacements: a double array of the texts to replace
-/// (S. Yata's darts-clone), and their replacements.
+/// SentencePiece's precompiled table of replacements. The strings to replace are in a double-array
+/// trie (S. Yata's darts-clone).
 class Charsmap {
  public:
   struct Rule {
-    size_t bytes = 0;              // replaced
+    size_t bytes = 0;              // bytes that are replaced
     std::string_view replacement;  // valid as long as the table
   };
 
-  /// Parses `blob`: the size of the array in bytes as 32 bits, the array, and the
-  /// replacements, each ended by NUL. An empty blob has no rules. Errors kInvalidArgument:
-  /// inconsistent sizes; replacements that are not UTF-8.
+  /// Parses `blob`, which consists of the size of the trie in bytes as a 32-bit integer, the trie,
+  /// and NUL-terminated replacements. An empty blob has no rules. Returns kInvalidArgument if the
+  /// sizes are inconsistent or the replacements are not UTF-8.
   static Result<Charsmap> Parse(std::string_view blob);
 
-  /// The rules for the longest and for the shortest prefix of `text`, if any.
+  /// Returns the rule for the longest or the shortest prefix of `text` that has one, if any.
   std::optional<Rule> Longest(std::string_view text) const;
   std::optional<Rule> Shortest(std::string_view text) const;
 
@@ -53,27 +53,28 @@ class Charsmap {
 namespace stowage {
 
 struct SentencePieceRules {
-  std::string charsmap = {};           // precompiled; "" for none
+  std::string charsmap = {};           // a Charsmap blob; "" for none
   std::vector<std::string> kept = {};  // user-defined pieces, never rewritten
   bool add_space = false;              // before a text that is not empty
   bool collapse_spaces = false;        // one between words, none at the ends
-  bool escape_spaces = true;           // written as "▁"
+  bool escape_spaces = true;           // spaces are written as "▁"
 };
 
 namespace text {
 
 class SentencePieceNormalizer {
  public:
-  /// Errors kInvalidArgument: those of Charsmap::Parse; an empty text in `kept`.
+  /// Creates a normalizer. Propagates errors of Charsmap::Parse. Returns kInvalidArgument if a
+  /// string in `kept` is empty.
   static Result<SentencePieceNormalizer> Create(
       const SentencePieceRules& rules);
 
-  /// Writes the normal form of `text` to `*out`. If the text `goes_on` from another, no
-  /// space is put before it. Linear. Precondition: `text` is well-formed.
+  /// Writes the normalized text to `*out`. If `goes_on`, the text continues another text, and no
+  /// space is prepended. Linear. `text` must be well-formed UTF-8.
   void Run(std::string_view text, bool goes_on, std::string* out) const;
 
  private:
-  // The replacement of the first `bytes` bytes of a text.
+  // The replacement for the first `bytes` bytes of a text.
   struct Start {
     std::string_view normal;
     size_t bytes = 0;

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TEXT_TEXT_H_
 #define STOWAGE_TEXT_TEXT_H_
 
-// The package's umbrella header: tokenizers, and chat templates.
+// The umbrella header of text/, which provides tokenizers and chat templates.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 

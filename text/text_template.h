@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_TEXT_TEMPLATE_H_
 #define STOWAGE_TEXT_TEXT_TEMPLATE_H_
 
-// Joins the tokens of one text, or of a pair of texts, with special tokens, by the
-// post-processor of a tokenizer.json: "[CLS] A [SEP] B [SEP]". Each token has a type
-// (token_type_ids), by which a model distinguishes the texts.
+// Joins the tokens of one text, or of a pair of texts, with special tokens, as the post-processor
+// of a tokenizer.json specifies: "[CLS] A [SEP] B [SEP]". Each token has a type (token_type_ids),
+// which tells a model to which text it belongs.
 //
 //   Result<TextTemplate> joins = TextTemplate::Parse(*ReadFile("bert/tokenizer.json"));
 //   JoinedTexts joined = joins->Join(first, &second, /*max_tokens=*/128);
@@ -20,35 +20,36 @@ namespace stowage {
 struct JoinedTexts {
   std::vector<int32_t> tokens;
   std::vector<int32_t> types;  // one per token
-  bool is_cut = false;         // tokens were truncated
+  bool is_cut = false;         // whether tokens were truncated
 };
 
 class TextTemplate {
  public:
-  /// A run of special tokens, or the placeholder of a text.
+  /// A run of special tokens, or a placeholder for a text.
   struct Piece {
     std::vector<int32_t> tokens = {};
-    int text = -1;  // 0 or 1: the placeholder of that text
+    int text = -1;  // the text of a placeholder, 0 or 1; -1: special tokens
     int32_t type = 0;
   };
 
-  /// Adds no special tokens; the texts have types 0 and 1.
+  /// Creates a template without special tokens. The texts have types 0 and 1.
   TextTemplate()
       : single_({{.text = 0}}), pair_({{.text = 0}, {.text = 1, .type = 1}}) {}
   TextTemplate(std::vector<Piece> single, std::vector<Piece> pair)
       : single_(std::move(single)), pair_(std::move(pair)) {}
 
-  /// Parses the content of a tokenizer.json. Errors: kInvalidArgument for a malformed
-  /// post-processor; kUnsupported unless it is TemplateProcessing, BertProcessing,
-  /// RobertaProcessing, ByteLevel, or a Sequence of ByteLevel and one of them.
+  /// Parses the content of a tokenizer.json. Returns kInvalidArgument for a malformed
+  /// post-processor. Returns kUnsupported unless it is TemplateProcessing, BertProcessing,
+  /// RobertaProcessing, ByteLevel, or a Sequence of ByteLevel and one of these.
   static Result<TextTemplate> Parse(std::string_view tokenizer_json);
 
-  /// The number of special tokens around one text, or a pair.
+  /// Returns the number of special tokens that are added to one text, or to a pair.
   int64_t added_tokens(bool is_pair) const;
 
-  /// Joins a text and, unless it is null, a second one. Longer results than `max_tokens` are
-  /// truncated at the ends of texts as by `tokenizers`' longest_first: the longer text first,
-  /// until both are equally long. Precondition: max_tokens >= added_tokens.
+  /// Joins `first` and, unless it is null, `second`. A result of more than `max_tokens` is
+  /// truncated at the ends of the texts, as by `longest_first` of PyPI's `tokenizers`: the longer
+  /// text is truncated until both have equal lengths, then both are. Requires that
+  /// `max_tokens` is at least `added_tokens(second != nullptr)`.
   JoinedTexts Join(std::span<const int32_t> first,
                    const std::vector<int32_t>* second,
                    int64_t max_tokens) const;

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_H_
 #define STOWAGE_TEXT_TOKENIZER_H_
 
-// Encodes text to tokens and decodes tokens to text, with the ids of PyPI's `tokenizers`.
-// Models: byte pair encoding of bytes (GPT-2, Llama 3, Qwen) and of characters (Llama 2,
-// Mistral, Gemma), unigram models (T5, XLM-R), WordPiece (BERT).
+// Encodes text to tokens and decodes tokens to text, with the same ids as PyPI's `tokenizers`. The
+// supported models are byte pair encoding of bytes (GPT-2, Llama 3, Qwen) and of characters (Llama
+// 2, Mistral, Gemma), unigram models (T5, XLM-R), and WordPiece (BERT).
 //
 // Encoding finds added tokens in the text, normalizes the text between them, splits it into
 // words, and applies the model to each word.
@@ -12,8 +12,8 @@
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
 //
-// docs/guides/tokens.md lists the supported tokenizers. A build without PCRE2 has none that splits
-// by a pattern: the error names the package.
+// docs/guides/tokens.md lists the supported tokenizers. Without PCRE2, a build supports no
+// tokenizers that split text with a pattern. The error names the package to install.
 
 #include <cstdint>
 #include <memory>
@@ -31,10 +31,10 @@
 
 namespace stowage {
 
-/// The upper bound of ids; the largest vocabularies have a few hundred thousand.
+/// The upper bound of token ids. The largest known vocabularies have a few hundred thousand ids.
 inline constexpr int32_t kMaxTokens = 1 << 20;
-/// The upper bound of the ids of so many tokens: vocabularies have few unused ids, so that a
-/// table by id stays as small as the tokens.
+/// Returns the upper bound of the ids for a number of tokens. Vocabularies have few unused ids, so
+/// the bound keeps tables that are indexed by id about as small as the tokens.
 inline constexpr int32_t IdsOf(size_t tokens) {
   return tokens < static_cast<size_t>(kMaxTokens) / 2 - 512
              ? static_cast<int32_t>(2 * tokens + 1024)
@@ -42,55 +42,57 @@ inline constexpr int32_t IdsOf(size_t tokens) {
 }
 
 enum class TokenizerModel {
-  kByteBpe,  // byte pair encoding of bytes, tokens in the byte alphabet
+  kByteBpe,  // byte pair encoding of bytes; tokens are in the byte alphabet
   kBpe,      // byte pair encoding of characters
   kUnigram,
   kWordPiece,
 };
 
-/// The parts of a tokenizer, independent of the file format.
+/// The data of a tokenizer, independent of the file format.
 struct TokenizerParts {
-  // By id, "" for an unused one; of kByteBpe in the byte alphabet.
+  // Indexed by id, with "" for an unused id. For kByteBpe, tokens are in the byte alphabet.
   std::vector<std::string> tokens = {};
   std::vector<std::string> merges = {};  // "left right", in order of priority
   std::vector<AddedToken> added =
-      {};  // at ids of `tokens` that are equal or ""
+      {};  // their ids are new, or have the same text or "" in `tokens`
   std::vector<PreTokenizerStep> pre_tokenizer = {};
   std::vector<NormalizerStep> normalizer = {};
-  bool ignore_merges = false;        // a word that is a token becomes it
+  bool ignore_merges = false;        // a word that is a token is not split
   std::vector<int32_t> prefix = {};  // before every text
   std::vector<int32_t> suffix = {};  // after every text
   std::optional<int32_t> unknown =
       std::nullopt;           // replaces text without a token
-  bool fuse_unknown = false;  // one for a run of unknown units
+  bool fuse_unknown = false;  // one token for a run of unknown units
   TokenizerModel model = TokenizerModel::kByteBpe;
   bool byte_fallback = false;  // unknown characters become "<0x0A>" and so on
   std::vector<DecoderStep> decoder = {};  // empty for kByteBpe
-  // By id. kUnigram: log probabilities. kBpe without merges: the pair whose concatenation is
-  // the token of the highest score is merged first.
+  // Indexed by id. For kUnigram, these are log probabilities. For kBpe, the pair whose
+  // concatenation is the token with the highest score is merged first, and `merges` is not used.
+  // May be empty for the other models, and for kBpe with merges.
   std::vector<double> scores = {};
-  // kUnigram: sums are in 32 bits, else in 64.
+  // For kUnigram: sums of scores are in 32 bits if true, and in 64 bits if false.
   bool is_single = false;
-  // kUnigram: an unknown character scores 10 less; absent: the least of all scores.
+  // For kUnigram: the score of an unknown character is this value minus 10. If absent, it is the
+  // lowest of all scores minus 10.
   std::optional<double> least_score = std::nullopt;
-  // kWordPiece: the prefix of tokens that continue a word.
+  // For kWordPiece: the prefix of tokens that continue a word.
   std::string word_prefix = "##";
-  // kWordPiece: longer words are unknown.
+  // For kWordPiece: longer words are unknown.
   int32_t max_word_characters = 100;
-  // Ids that only added tokens produce, such as those of control tokens.
+  // Ids that only added tokens produce, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 struct EncodeOptions {
-  // Whether special tokens in the text are tokens, or plain text.
+  // If true, special tokens in the text become tokens. If false, they are plain text.
   bool special = true;
-  // Whether the tokenizer's prefix and suffix are added.
+  // Whether to add the tokenizer's prefix and suffix.
   bool add_prefix = true;
-  // The token that the text continues, for example an answer after its prompt: no space is
-  // prepended, unless it is an added token. Absent: the text is a whole one.
+  // The token that the text continues, for example the end of a prompt before an answer. No space
+  // is then prepended, unless the token is an added token. If absent, the text is a whole text.
   std::optional<int32_t> after = std::nullopt;
-  // If not null, receives the number of bytes of the normalized text without a token: unknown
-  // or dropped.
+  // If not null, the number of bytes of the normalized text that have no token, because they are
+  // unknown or dropped, is added to it.
   int64_t* without_token = nullptr;
 };
 
@@ -100,41 +102,41 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  /// Errors: kInvalidArgument for neither merges nor scores, scores or ids that do not match
-  /// the tokens, an added token that is not UTF-8; those of Bpe, Normalizer, PreTokenizer and
-  /// CheckDecoder.
+  /// Creates a tokenizer. Returns kInvalidArgument if the model requires merges or scores and has
+  /// none, if scores or ids do not match the tokens, or if an added token is not UTF-8. Propagates
+  /// errors of Bpe, Unigram, WordPiece, Normalizer, PreTokenizer and CheckDecoder.
   static Result<Tokenizer> Create(TokenizerParts parts);
 
-  /// The tokens of `text`. Ill-formed UTF-8 counts as U+FFFD (text::WellFormed); text without
-  /// a token is dropped if there is no unknown token. About linear; thread-safe. Error
-  /// kInvalidArgument if a pattern of the tokenizer takes too many steps, or the normalizer
-  /// makes the text hundreds of times as long.
+  /// Returns the tokens of `text`. Ill-formed UTF-8 is replaced by U+FFFD (text::WellFormed). Text
+  /// without a token is dropped if there is no unknown token. About linear, and thread-safe.
+  /// Returns kInvalidArgument if a pattern of the tokenizer exceeds its limit of steps, or if
+  /// normalization makes the text more than 256 times as long.
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
-  /// The number of tokens that Encode returns.
+  /// Returns the number of tokens that Encode returns.
   Result<int64_t> Count(std::string_view text,
                         const EncodeOptions& options = {}) const;
 
-  /// The text of the tokens; that of a part of them may be ill-formed UTF-8. Errors:
-  /// kInvalidArgument for an unused id; those of text::Decode.
+  /// Returns the text of the tokens. A subsequence of the tokens of a text may decode to ill-formed
+  /// UTF-8. Returns kInvalidArgument for an unused id. Propagates errors of text::Decode.
   Result<std::string> Decode(std::span<const int32_t> ids,
                              const DecodeOptions& options = {}) const;
 
-  /// The tokens that Encode adds before and after every text.
+  /// Returns the tokens that Encode adds before (prefix) or after (suffix) every text.
   std::span<const int32_t> prefix() const;
   std::span<const int32_t> suffix() const;
 
-  /// One more than the largest id.
+  /// Returns the largest id plus one.
   int32_t size() const;
-  /// The ids below size() without a token. Linear.
+  /// Returns the ids below size() that have no token. Linear.
   std::vector<int32_t> unused() const;
-  /// A hash of all parts, independent of the file format: tokenizers with one digest encode
-  /// and decode alike (base/hash.h).
+  /// Returns a hash of all parts (base/hash.h), independent of the file format. Tokenizers with the
+  /// same digest encode and decode identically.
   uint64_t digest() const;
-  /// The token that replaces text without a token.
+  /// Returns the token that replaces text without a token, if any.
   std::optional<int32_t> unknown() const;
-  /// The id of an added token, such as "<|im_end|>".
+  /// Returns the id of an added token, such as "<|im_end|>".
   std::optional<int32_t> FindAdded(std::string_view text) const;
 
  private:

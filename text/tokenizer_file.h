@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_FILE_H_
 #define STOWAGE_TEXT_TOKENIZER_FILE_H_
 
-// Reads tokenizers from files: Hugging Face's tokenizer.json, SentencePiece's models, GGUF.
+// Reads tokenizers from files: tokenizer.json of Hugging Face, SentencePiece models, and GGUF
+// files.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("SmolLM2/tokenizer.json");
 //   tokenizer = ReadTokenizer("llama-2/tokenizer.model");
@@ -15,26 +16,25 @@
 
 namespace stowage {
 
-/// Reads the tokenizer of `path`, which is one of
-///  - a tokenizer.json;
-///  - a SentencePiece model, with ".model" in its name; a tokenizer_config.json beside it says
-///    whether bos and eos are added;
-///  - a folder, a safetensors file or its index: the first of tokenizer.json, tokenizer.model
-///    and spiece.model in the folder;
-///  - a GGUF file, recognized by its first bytes, of which only the header is read.
-/// Errors, with the file's name: those of InputFile::Open, ReadFile, ReadGgufHeader,
-/// ParseTokenizerParts, ParseSentencePieceModel, GgufTokenizerOf, PartsOf and
-/// Tokenizer::Create.
+/// Reads the tokenizer of `path`, which must be one of the following.
+///  - A tokenizer.json.
+///  - A SentencePiece model, with ".model" in its name. A tokenizer_config.json in the same folder
+///    specifies whether bos and eos are added.
+///  - A folder, a safetensors file or its index. The first of tokenizer.json, tokenizer.model and
+///    spiece.model in the folder is read.
+///  - A GGUF file, recognized by its first bytes. Only its header is read.
+/// Errors name the file. Propagates errors of InputFile::Open, ReadFile, ReadGgufHeader,
+/// ParseTokenizerParts, ParseSentencePieceModel, GgufTokenizerOf, PartsOf and Tokenizer::Create.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
-/// The file that ReadTokenizer reads; it may be missing.
+/// Returns the path of the file that ReadTokenizer reads, which may not exist.
 std::string TokenizerFileOf(const std::string& path);
-/// The parts of that tokenizer. Errors as above, without the file's name.
+/// Returns the parts of the same tokenizer. Propagates the same errors, without the file's name.
 Result<TokenizerParts> ReadTokenizerParts(const std::string& path);
 
-/// Parses a tokenizer.json. Errors: kInvalidArgument for invalid JSON, and values that are
-/// missing, of another type or too large; kUnsupported, with its name, for an unknown part
-/// (docs/guides/tokens.md).
+/// Parses a tokenizer.json. Returns kInvalidArgument for invalid JSON, and for values that are
+/// missing, of another type or too large. Returns kUnsupported, with its name, for an unknown
+/// component (docs/guides/tokens.md).
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json);
 
 }  // namespace stowage

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TEXT_UNICODE_H_
 #define STOWAGE_TEXT_UNICODE_H_
 
-// UTF-8 decoding, properties of characters, and Unicode's normalization forms. Properties
-// are those that PyPI's `tokenizers` uses (text/make_unicode_tables.py lists the version of
-// Unicode of each).
+// Decodes UTF-8, and provides properties of characters and Unicode's normalization forms. The
+// properties agree with PyPI's `tokenizers`, which uses a different version of Unicode for each
+// (text/make_unicode_tables.py lists them).
 //
 //   std::string storage;
 //   text = WellFormed(text, &storage);  // ill-formed bytes are now U+FFFD
@@ -18,65 +18,67 @@ namespace stowage::text {
 
 struct Character {
   char32_t code = 0;
-  size_t bytes = 0;         // its length in `text`
+  size_t bytes = 0;         // length in the text
   bool well_formed = true;  // if false, `code` is U+FFFD
 };
 
-/// The character at the start of `text`. Ill-formed bytes are grouped as the Unicode
-/// Standard (3.9, U+FFFD substitution of maximal subparts), Python's errors="replace" and
-/// Rust's from_utf8_lossy group them. Precondition: `text` is not empty.
+/// Returns the character at the start of `text`. Ill-formed bytes are grouped as in the Unicode
+/// Standard (3.9, U+FFFD substitution of maximal subparts), Python's errors="replace" and Rust's
+/// from_utf8_lossy. Requires that `text` is not empty.
 Character FirstCharacter(std::string_view text);
 
-/// `text` itself if it is well-formed UTF-8; else a copy in `*storage` with U+FFFD in place
-/// of ill-formed bytes. Linear.
+/// Returns `text` if it is well-formed UTF-8. Otherwise returns a view of `*storage`, a copy with
+/// U+FFFD in place of ill-formed bytes. Linear.
 std::string_view WellFormed(std::string_view text, std::string* storage);
 
 void AppendUtf8(char32_t code, std::string* out);
 
-/// Whether the character has Unicode's property White_Space.
+/// Returns whether the character has the Unicode property White_Space.
 bool IsWhiteSpace(char32_t code);
 
-/// The number of bytes of white space at the start of `text`. Precondition of this and the
-/// next two: `text` is well-formed.
+/// Returns the number of bytes of white space at the start of `text`, which must be well-formed
+/// here and in the next two functions.
 size_t LeadingSpace(std::string_view text);
-/// The offset at which the white space at the end of `text` begins.
+/// Returns the offset at which the trailing white space of `text` begins.
 size_t TrailingSpace(std::string_view text);
-/// The offset of the last character. Precondition: `text` is not empty.
+/// Returns the offset of the last character. Requires that `text` is not empty.
 size_t LastCharacter(std::string_view text);
 
-/// Whether `\w` matches the character: letters, marks, digits and connectors.
+/// Returns whether `\w` matches the character: letters, marks, digits and connectors.
 bool IsWordCharacter(char32_t code);
-/// Punctuation as BERT defines it: includes all of ASCII but letters, digits and spaces.
+/// Returns whether BERT treats the character as punctuation, which includes all printable ASCII
+/// characters except letters, digits and the space.
 bool IsPunctuation(char32_t code);
-/// Control, format and private-use characters, except tab and line ends.
+/// Returns whether it is a control, format or private-use character, except tab and line ends.
 bool IsControl(char32_t code);
 bool IsNonspacingMark(char32_t code);
-/// Nonspacing, spacing and enclosing marks.
+/// Returns whether it is a nonspacing, spacing or enclosing mark.
 bool IsMark(char32_t code);
-/// The ideographs that BERT surrounds by spaces.
+/// Returns whether it is an ideograph that BERT surrounds with spaces.
 bool IsIdeograph(char32_t code);
 
-/// The number of bytes of the extended grapheme cluster (Unicode Standard Annex 29) at the
-/// start of `text`, except that conjuncts, syllables of Hangul and flags are split.
-/// Precondition: `text` is well-formed and not empty.
+/// Returns the number of bytes of the extended grapheme cluster (Unicode Standard Annex 29) at the
+/// start of `text`, except that conjuncts, Hangul syllables and flags are split. `text` must be
+/// well-formed and not empty.
 size_t ClusterSize(std::string_view text);
 
-/// The lower case of a character; the character itself if it has none, and for U+0130,
-/// whose lower case is two characters.
+/// Returns the lower case of a character, or the character itself if it has none. Also returns
+/// U+0130 itself, since its lower case is two characters.
 char32_t LowerCase(char32_t code);
 
-/// The decomposition of the character for form KD if it differs from that for form D; else
-/// empty.
+/// Returns the decomposition of the character in form KD, or an empty string if it equals the
+/// decomposition in form D.
 std::u32string_view CompatibleParts(char32_t code);
 
-/// The normalization forms of Unicode Standard Annex 15: characters decomposed, marks in
-/// canonical order, and for C and KC composed again. Qwen's tokenizers use C, BERT's D, T5's
-/// KC.
+/// The normalization forms of Unicode Standard Annex 15. Characters are decomposed and marks are
+/// put in canonical order. For C and KC, characters are then composed. Tokenizers of Qwen use C, of
+/// BERT use D, and of T5 use KC.
 enum class NormalForm { kC, kD, kKc, kKd };
 
-/// The normal form of `text`: `text` itself if a scan shows that it is normalized, else in
-/// `*storage`. Characters later than Unicode 9 are unchanged, as in PyPI's `tokenizers`.
-/// Linear, but O(n log n) in the longest run of marks. Precondition: `text` is well-formed.
+/// Returns the normalized form of `text`. Returns `text` itself if a scan shows that it is
+/// normalized, and otherwise a view of `*storage`. Characters added after Unicode 9 are unchanged,
+/// as in PyPI's `tokenizers`. Linear, except for sorting the longest run of marks. `text` must be
+/// well-formed.
 std::string_view ToNormalForm(std::string_view text, NormalForm form,
                               std::string* storage);
 

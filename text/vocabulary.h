@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TEXT_VOCABULARY_H_
 #define STOWAGE_TEXT_VOCABULARY_H_
 
-// The tokens of a vocabulary: their texts by id, the ways in which files write bytes, and
-// the search for the tokens at the start of a text.
+// Stores the tokens of a vocabulary. Provides their strings by id, the notations for bytes in
+// files, and the search for tokens at the start of a text.
 //
 //   TokenTexts texts;
 //   texts.Add("the");                              // texts[0] == "the"
@@ -32,7 +32,7 @@
 
 namespace stowage::text {
 
-/// The texts of all tokens by id, in one string.
+/// The strings of all tokens by id, stored in one string.
 class TokenTexts {
  public:
   TokenTexts() = default;
@@ -41,7 +41,7 @@ class TokenTexts {
     for (const std::string& token : tokens) Add(token);
   }
 
-  /// Adds the text of the next id; "" for an unused id.
+  /// Adds the string of the next id, "" for an unused id.
   void Add(std::string_view text) {
     bytes_ += text;
     ends_.push_back(bytes_.size());
@@ -49,7 +49,7 @@ class TokenTexts {
 
   int32_t size() const { return static_cast<int32_t>(ends_.size()) - 1; }
 
-  /// Precondition: 0 <= id < size().
+  /// Returns the string of a token. Requires `0 <= id < size()`.
   std::string_view operator[](int32_t id) const {
     const auto at = static_cast<size_t>(id);
     return std::string_view(bytes_).substr(ends_[at],
@@ -61,14 +61,15 @@ class TokenTexts {
   std::vector<size_t> ends_ = {0};
 };
 
-/// The bytes of a token in GPT-2's byte alphabet, which has a printable character for each
-/// byte; absent if it holds another character.
+/// Returns the bytes of a token in the byte alphabet of GPT-2, which has a printable character for
+/// each byte. Returns nullopt if the token contains another character.
 std::optional<std::string> OfAlphabet(std::string_view token);
 
-/// The byte of SentencePiece's token of a byte, such as "<0x0A>"; absent for other texts.
+/// Returns the byte of a byte token of SentencePiece, such as "<0x0A>", or nullopt for other
+/// tokens.
 std::optional<unsigned char> ByteOfToken(std::string_view token);
 
-/// A trie of texts with ids, descended byte by byte.
+/// A trie that maps strings to ids and is descended byte by byte.
 class Trie {
  public:
   static constexpr uint32_t kRoot = 0;
@@ -76,19 +77,19 @@ class Trie {
   using Entry = std::pair<std::string_view, int32_t>;
 
   Trie() : Trie(std::vector<Entry>()) {}
-  /// Of equal texts, the last one's id counts. O(n log n) in the number of texts, linear in
-  /// their bytes.
+  /// Builds the trie. Of equal strings, the id of the last one is used. O(n log n) in the number of
+  /// strings, and linear in their bytes.
   explicit Trie(std::vector<Entry> entries);
 
-  /// The child of `node` for `byte`, or kNone. Logarithmic in the number of children.
+  /// Returns the child of `node` for `byte`, or kNone. Logarithmic in the number of children.
   uint32_t Child(uint32_t node, unsigned char byte) const;
-  /// The id of the text that ends at `node`, or -1.
+  /// Returns the id of the string that ends at `node`, or -1.
   int32_t Id(uint32_t node) const { return nodes_[node].id; }
-  /// The id of `text`, or -1.
+  /// Returns the id of `text`, or -1.
   int32_t Find(std::string_view text) const;
 
  private:
-  // Children are contiguous in nodes_, ordered by byte.
+  // The children of a node are contiguous in nodes_, ordered by byte.
   struct Node {
     uint32_t children = 0;
     uint16_t count = 0;
@@ -102,8 +103,8 @@ class Trie {
 
 namespace stowage {
 
-/// A token that is matched in the text itself, before it is split into words. The fields are
-/// those of tokenizer.json's added_tokens.
+/// A token that is matched in the text before the text is split into words. The fields correspond
+/// to added_tokens in tokenizer.json.
 struct AddedToken {
   std::string text;
   int32_t id = 0;
@@ -111,8 +112,8 @@ struct AddedToken {
   bool strip_left = false;   // absorbs the white space before it
   bool strip_right = false;  // absorbs the white space after it
   bool single_word = false;  // not matched next to a word character
-  bool normalized = false;   // matched in normalized text, else in the raw text
-  bool is_normal = false;    // `text` is normalized already
+  bool normalized = false;   // matched in the normalized, not the raw text
+  bool is_normal = false;    // `text` is already normalized
 };
 
 namespace text {
@@ -120,17 +121,17 @@ namespace text {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Precondition: no text is empty.
+  /// Requires that no token has an empty text.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Splits `text` at added tokens, leftmost first and of several the longest, and calls
-  /// `piece` for the text between and `token` for each token, in order. Without `special`,
-  /// special tokens are text. Stops at the first error.
+  /// Splits `text` at added tokens. Matches are found from the left, and the longest token is used
+  /// at each position. Calls `piece` for the text between tokens and `token` for each token, in
+  /// order. If `special` is false, special tokens are plain text. Stops at the first error.
   Status Split(std::string_view text, bool special,
                const std::function<Status(std::string_view)>& piece,
                const std::function<void(int32_t)>& token) const;
 
-  /// The longest token at the start of `text`, if any.
+  /// Returns the longest token at the start of `text`, or null.
   const AddedToken* At(std::string_view text) const;
 
  private:

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_TEXT_WORD_PATTERN_H_
 #define STOWAGE_TEXT_WORD_PATTERN_H_
 
-// A regular expression that finds words in UTF-8, by PCRE2 and its JIT. In a build without
-// PCRE2, Compile returns an error that names the package.
+// Finds words in UTF-8 text with a regular expression, using PCRE2 and its JIT. In a build without
+// PCRE2, Compile returns an error that names the package to install.
 //
-// Patterns are those of tokenizer.json, written for Oniguruma with Ruby's syntax, and keep
-// that meaning: \s is Unicode's White_Space, \p{L} and \p{N} are those of Unicode 16 even if
-// PCRE2 is of 14, ^ and $ match at lines. Syntax on which the two differ is an error.
+// Patterns have the syntax and meaning of tokenizer.json, which uses Oniguruma with Ruby's syntax.
+// \s is Unicode's White_Space, \p{L} and \p{N} follow Unicode 16 even if PCRE2 supports Unicode 14,
+// and ^ and $ match at line boundaries. Compile refuses syntax on which Oniguruma and PCRE2 differ.
 //
 //   Result<WordPattern> words = WordPattern::Compile(R"( ?\p{L}+|\s+)");
 //   WordPattern::Search search(*words);
@@ -30,23 +30,23 @@ class WordPattern {
     kTooHard,  // matching exceeds the limit of steps or memory
   };
 
-  /// Errors: kInvalidArgument for a pattern that is invalid, longer than 65,535 bytes, or
-  /// matches the empty string; kUnsupported for syntax on which Oniguruma and PCRE2 differ,
-  /// and without PCRE2.
+  /// Compiles a pattern. Returns kInvalidArgument if it is invalid, is longer than 65,535 bytes, or
+  /// matches the empty string. Returns kUnsupported for syntax on which Oniguruma and PCRE2 differ,
+  /// and in a build without PCRE2.
   static Result<WordPattern> Compile(std::string_view pattern);
 
   struct Compiled;
 
-  /// The scratch memory of one thread.
+  /// The scratch memory of a thread.
   class Search {
    public:
     explicit Search(const WordPattern& pattern);
     Search(Search&&) noexcept;
     ~Search();
 
-    /// The leftmost match in `text` at or after `from`. The time of all calls of one Search is
-    /// linear in the bytes scanned: at most a few microseconds each, plus 50 ms.
-    /// Precondition: `text` is well-formed.
+    /// Finds the leftmost match in `text` at or after `from`. The total time of all calls of one
+    /// Search is linear in the bytes scanned: at most a few microseconds per byte, plus 50 ms.
+    /// `text` must be well-formed UTF-8.
     Found Find(std::string_view text, size_t from, size_t* begin, size_t* end);
 
    private:
