@@ -1,11 +1,11 @@
 #ifndef STOWAGE_ONNX_FOLD_H_
 #define STOWAGE_ONNX_FOLD_H_
 
-// Constant folding at import: the arithmetic on shapes that exporters write, whose results
-// are operands of a Reshape.
+// Folds constants at import. Exporters write arithmetic on shapes, whose results are operands of
+// nodes such as Reshape and must be known when the graph is built.
 //
 //   Result<std::optional<std::vector<Array>>> folded = Fold(node);
-//   if (folded.ok() && *folded) ...  // its results; no op in the graph
+//   if (folded.ok() && *folded) ...  // **folded are the results; no op is added to the graph
 
 #include <cstdint>
 #include <optional>
@@ -18,13 +18,13 @@
 
 namespace stowage::onnx {
 
-/// Limits of the elements of a folded result, and of the bytes of all results of a model;
-/// beyond them nodes are computed by the step.
+/// The maximum number of elements of a folded result, and the maximum bytes of all folded results
+/// of a model. Nodes beyond these limits are computed in the step.
 inline constexpr int64_t kMaxFolded = 1 << 16;
 inline constexpr Bytes kMaxFoldedBytes = 64 << 20;
 
-/// The results of a node whose operands are constants; absent if the graph must compute it.
-/// Errors: invalid attributes or operands.
+/// Returns the results of a node whose operands are constants, or nullopt if the graph must compute
+/// them. Returns an error for invalid attributes or operands.
 Result<std::optional<std::vector<Array>>> Fold(ImportedNode& node);
 
 }  // namespace stowage::onnx

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_NODE_H_
 #define STOWAGE_ONNX_NODE_H_
 
-// A node of an ONNX file during its conversion (onnx/ops.h): access to its attributes and
-// operands.
+// Represents a node of an ONNX file during its conversion (onnx/ops.h), with access to its
+// attributes and operands.
 //
 //   Result<Values> ConvertGemm(ImportedNode& node) {
 //     Value y = MatMul(node.In(0), node.In(1), node.Int("transA", 0) != 0,
@@ -32,60 +32,60 @@
 
 namespace stowage::onnx {
 
-/// The first operator set in which all ops broadcast by NumPy's rules.
+/// The first operator set in which all ops broadcast according to NumPy's rules.
 inline constexpr int64_t kUsualOpset = 7;
 
-/// The results of a node, in the file's order; inert if the file omits one.
+/// The results of a node in the file's order. Results that the file omits are inert values.
 using Values = std::vector<Value>;
 
-/// The meaning of a name in the file.
+/// The meaning of a name in the file: a value, a tensor of the file, or a constant.
 struct Operand {
   std::string name = {};
   TensorType type = {};
-  /// Set once it is in the graph.
+  /// Set when the operand is added to the graph.
   Value value = {};
-  /// Its tensor in the file, if any.
+  /// The operand's tensor in the file, or null.
   const pb::TensorProto* initializer = nullptr;
-  /// Its contents, if they are constant and were requested.
+  /// The contents, if they are constant and have been requested.
   std::shared_ptr<const Array> contents = {};
-  /// True if it is constant over steps: it depends on no param or input.
+  /// Whether the operand is constant over steps, because it does not depend on a param or an input.
   bool fixed = false;
-  bool kept = false;  // a state, which nodes update
+  bool kept = false;  // whether it is a state, which nodes update
   /// The elements of a sequence of tensors, which is not a value of the graph.
   Values parts = {};
-  /// For a captured operand of a body, the operand of the enclosing graph.
+  /// For an operand captured by a body, the operand in the enclosing graph.
   Operand* outer = nullptr;
 };
 
 class Body;
 
-/// State that all nodes of a model share.
+/// State shared by all nodes of a model.
 struct ImportContext {
   GraphBuilder* model = nullptr;
   GraphBuilder* graph = nullptr;  // the current one: the model's, or a body's
-  Body* body = nullptr;           // the current body, if any
-  SourceLoc source = {};          // of the node of the model's graph
+  Body* body = nullptr;           // the current body, or null
+  SourceLoc source = {};          // of the node in the model's graph
   std::string path;               // of the file
   std::unordered_set<std::string_view> read = {};  // names (ReadIn)
-  bool training = false;    // of batch norms and dropouts
+  bool training = false;    // training mode of batch norms and dropouts
   bool evaluation = false;  // batch norms use running statistics
   std::optional<ResizedBatch> resized = {};
-  /// Inputs "seed" and "step", i64 scalars, declared by the first random draw.
+  /// The inputs "seed" and "step", i64 scalars, declared by the first random draw.
   Operand seed = {}, step = {};
   int64_t draws = 0;
-  int64_t loops_tried_again = 0;  // unrolled after failing as loops
-  Bytes folded = 0;               // size of folded results
+  int64_t loops_tried_again = 0;  // unrolled since they failed as loops
+  Bytes folded = 0;               // total size of folded results
 };
 
 class ImportedNode {
  public:
-  /// An operand is null if the file omits it.
+  /// An operand that the file omits is null.
   ImportedNode(const pb::NodeProto& node, int64_t version,
                std::vector<Operand*> operands, ImportContext& context);
 
   GraphBuilder& graph() { return *context_.graph; }
   ImportContext& context() const { return context_; }
-  /// The operator set of the file.
+  /// Returns the version of the operator set of the file.
   int64_t version() const { return version_; }
   const std::string& op() const { return node_.op_type(); }
   const pb::NodeProto& proto() const { return node_; }
@@ -94,42 +94,43 @@ class ImportedNode {
 
   int num_operands() const { return static_cast<int>(operands_.size()); }
   bool Has(int i) const { return i < num_operands() && operands_[At(i)]; }
-  /// Operand i as a value of the graph; inert if there is none, or after an error.
+  /// Returns operand i as a value of the graph. Inert if there is none, or after an error.
   Value In(int i);
-  /// Operand i as a state, if it is a float tensor of the file that no other node uses as a
-  /// param; else as In. Error, recorded in the graph: in training, one from outside of the
-  /// node's body.
+  /// Returns operand i as a state if it is a float tensor of the file that no other node uses as a
+  /// param, and otherwise as In does. In training, an operand from outside of the node's body is an
+  /// error, which the graph records.
   Value Keep(int i);
   bool IsKept(int i) const;
-  /// The type of operand i. Precondition of this and the next three: Has(i).
+  /// Returns the type of operand i. Requires `Has(i)`, as do the next three functions.
   const TensorType& Type(int i) const { return operands_[At(i)]->type; }
   const Shape& ShapeOf(int i) const { return Type(i).shape; }
   Operand& OperandAt(int i) const { return *operands_[At(i)]; }
-  /// The contents, if constant over steps; else null.
+  /// Returns the contents of operand i if they are constant over steps, and otherwise null.
   const Array* Fixed(int i);
-  /// The contents as numbers. Error: they are computed by the step.
+  /// Returns the contents of operand i as numbers. Returns kUnsupported if the step computes them.
+  /// `what` names them in errors.
   Result<std::vector<int64_t>> Ints(int i, std::string_view what);
   Result<std::vector<double>> Reals(int i, std::string_view what);
-  /// As above, for a list that older operator sets have as an attribute of that name; absent
-  /// if the file has neither.
+  /// Returns operand i as above. If it is omitted, returns the attribute `name`, which older
+  /// operator sets have instead, or nullopt if the file has neither.
   Result<std::optional<std::vector<int64_t>>> IntsOrAttribute(
       int i, std::string_view name);
-  /// The dimension of an axis, which counts from the end if negative.
+  /// Returns the dimension of `axis`, which counts from the end if negative.
   Result<int64_t> Axis(int64_t axis, int rank) const;
 
-  /// Sets the elements of result 0, a sequence.
+  /// Sets the elements of result 0, which is a sequence.
   void SetParts(Values parts) { parts_ = std::move(parts); }
   const Values& parts() const { return parts_; }
 
   int num_results() const { return node_.output_size(); }
-  /// Returns whether the file names result i and reads it. Exporters name results that
-  /// nothing reads, as PyTorch's does a dropout's mask.
+  /// Returns whether the file names result i and a node reads it. Exporters also name results that
+  /// no node reads. For example, PyTorch's exporter names the mask of a dropout.
   bool Wants(int i) const {
     return i < num_results() && !node_.output(i).empty() &&
            context_.read.contains(node_.output(i));
   }
 
-  // --- Attributes; `otherwise` is the default ---
+  // --- Attributes; `otherwise` is the default value ---
 
   const pb::AttributeProto* Find(std::string_view name) const;
   int64_t Int(std::string_view name, int64_t otherwise) const;
@@ -140,9 +141,9 @@ class ImportedNode {
   std::vector<double> FloatList(std::string_view name) const;
   std::vector<std::string> TextList(std::string_view name) const;
 
-  /// `[onnx] node "conv1" (Conv) what`, kUnsupported.
+  /// Returns kUnsupported with the message `[onnx] node "conv1" (Conv) what`.
   Error Unsupported(std::string_view what) const;
-  /// As above, kInvalidArgument.
+  /// Returns kInvalidArgument with the same message.
   Error Wrong(std::string_view what) const;
 
  private:
@@ -157,29 +158,30 @@ class ImportedNode {
   Values parts_;
 };
 
-/// The contents of an operand, read from the file on first use; null if they are computed by
-/// the step.
+/// Returns the contents of an operand, which are read from the file on first use. Null if the step
+/// computes them.
 Result<const Array*> ContentsOf(Operand& operand, const std::string& path);
 
-/// The operand as a value of the graph: the existing one, a new param for a float tensor of
-/// the file, else a new constant. Inert after an error, which the graph records.
+/// Returns the operand as a value of the graph. If it is not in the graph yet, adds a param for a
+/// float tensor of the file, and otherwise a constant. Inert after an error, which the graph
+/// records.
 Value ValueOf(Operand& operand, ImportContext& context);
 
-/// The operand for an alias of its name. A param is declared once, under its own name.
+/// Returns the operand for an alias of its name. A param is first declared under its own name.
 Operand Passed(Operand& operand, ImportContext& context);
 
-/// A subgraph during its conversion: a builder, which receives nodes while the body is
-/// entered, and the outside operands that it reads.
+/// A subgraph during its conversion. It has a graph builder, which receives the nodes that are
+/// converted while the body is entered, and a list of the outside operands that the subgraph reads.
 ///
-/// An ONNX subgraph may read any visible name; a body of this IR has explicit operands
-/// (ir/bodies.h). A name from outside is captured as an operand of the body, which becomes a
-/// leaf when the body computes with it, but not when only its type or constant contents are
-/// used. Names from further out are captured by all bodies between.
+/// An ONNX subgraph may read any visible name, while a body of this IR has explicit operands
+/// (ir/bodies.h). A name from outside is captured as an operand of the body. The operand becomes a
+/// leaf (an input of the body) when the body computes with it, but not if only its type or its
+/// constant contents are used. A name from an outer graph is captured by all bodies in between.
 ///
-///   Body body("loop", context);     // enters it
+///   Body body("loop", context);     // enters the body
 ///   Operand* x = body.Capture(outside);
 ///   ...                             // ValueOf(*x, context) declares a leaf
-///   body.Leave();                   // back to the enclosing graph
+///   body.Leave();                   // returns to the enclosing graph
 ///   for (const auto& [leaf, outer] : body.reads()) ...  // operands of the node
 class Body {
  public:
@@ -190,7 +192,7 @@ class Body {
 
   /// Enters the body. `context` must outlive this object.
   Body(const std::string& name, ImportContext& context);
-  /// Leaves it, if that has not been done.
+  /// Leaves the body if it has not been left.
   ~Body() { Leave(); }
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
@@ -200,36 +202,36 @@ class Body {
 
   GraphBuilder& graph() { return graph_; }
 
-  /// A leaf that the node supplies, called `name` if that is free.
+  /// Adds a leaf that the node supplies, called `name` if this name is free.
   Value Leaf(const std::string& name, const TensorType& type);
 
-  /// Names a value of the body, if the name is free and the value has none.
+  /// Gives `name` to a value of the body, if the name is free and the value has no name.
   void Name(const std::string& name, Value value);
 
-  /// The body's operand for one of the enclosing graph; one per operand. It lives as long as
-  /// the body.
+  /// Returns the body's operand for an operand of the enclosing graph. Repeated calls return the
+  /// same operand, which lives as long as the body.
   Operand* Capture(Operand* outer);
-  /// As above, for an operand of the model's graph, through all enclosing bodies.
+  /// As above, for an operand of the model's graph, which all enclosing bodies capture.
   Operand* CaptureOfModel(Operand* operand);
-  /// The leaf for a captured operand.
+  /// Returns the leaf for a captured operand, and adds it on first use.
   Value LeafFor(const Operand& captured);
-  /// The leaves of captured operands, in the order of first use.
+  /// Returns the leaves of captured operands, in the order of first use.
   const std::vector<Read>& reads() const { return reads_; }
 
-  /// Marks the body of a loop. `iteration` is an i64 scalar.
+  /// Marks this as the body of a loop. `iteration` is the iteration number, an i64 scalar.
   void SetIteration(Value iteration, int64_t iterations);
-  /// The step number for random draws in this body, unique per step and iteration.
+  /// Returns the step number for random draws in this body, which is unique per step and iteration.
   Value StepOfDraws(Operand* step_of_model);
 
  private:
   ImportContext& context_;
   GraphBuilder graph_;
   GraphBuilder* const outer_graph_;
-  Body* const outer_;  // null within the model's own graph
+  Body* const outer_;  // null in the model's own graph
   bool inside_ = true;
   std::deque<Operand> operands_;
   std::unordered_map<const Operand*, Operand*> captured_;  // by outer operand
-  std::unordered_map<const Operand*, Value> leaves_;       // likewise
+  std::unordered_map<const Operand*, Value> leaves_;       // by outer operand
   std::vector<Read> reads_;
   std::unordered_set<ValueId> named_;
   Value iteration_;

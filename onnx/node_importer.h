@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_NODE_IMPORTER_H_
 #define STOWAGE_ONNX_NODE_IMPORTER_H_
 
-// Converts the nodes of a model in order: names are resolved, functions inlined, each node is
-// folded or converted (onnx/fold.h, onnx/ops.h), and nodes with subgraphs become loops and
+// Converts the nodes of a model in order. Names are resolved and functions are inlined. Each node
+// is folded (onnx/fold.h) or converted (onnx/ops.h), and nodes with subgraphs become loops and
 // conds (onnx/control_flow.h).
 //
 //   NodeImporter nodes(model, path, options, &graph);
@@ -39,26 +39,27 @@ class NodeImporter : private GraphImporter {
                const std::map<std::string, std::string>& constants,
                const OnnxBuildOptions& options, GraphBuilder* graph);
 
-  /// Checks, before anything is converted, that operator sets and ops are known, that no
-  /// function is recursive, and the number of nodes after inlining.
+  /// Checks the model before nodes are converted: operator sets and ops are known, no function is
+  /// recursive, and the number of nodes after inlining is within the limit.
   Status CheckModel() const;
 
-  /// The scope of the model's graph, empty.
+  /// Returns an empty scope for the model's graph.
   Scope ModelScope() const { return {.opsets = &opsets_, .is_model = true}; }
-  /// The name of a value of the file in the graph (onnx/import.h).
+  /// Returns the name in the graph of a value of the file (onnx/import.h).
   std::string NameInGraph(const std::string& name) const;
-  /// Defines a name. Error: it is taken.
+  /// Defines a name. Returns an error if it is already defined.
   Status Define(const std::string& name, Operand operand, Scope& scope);
-  /// Defines the tensors of `graph`, whose scope is `scope`. Errors: those of onnx/tensor.h.
+  /// Defines the tensors of `graph`, whose scope is `scope`. Propagates errors of onnx/tensor.h.
   Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
-  /// Checks, before anything is converted, that each node of the model's graph reads names
-  /// in `scope` or of earlier nodes, and defines new ones.
+  /// Checks, before nodes are converted, that each node of the model's graph reads only names in
+  /// `scope` or results of earlier nodes, and that it defines new names.
   Status CheckNames(const Scope& scope) const;
-  /// Converts all nodes, or those that are `needed`; the names of others are defined.
+  /// Converts all nodes, or only the nodes that are `needed`. Names of other nodes are defined,
+  /// too.
   Status AddNodes(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       Scope& scope, const std::vector<bool>& needed = {});
-  /// Disables the check of declared shapes, since inputs have other shapes than declared.
+  /// Disables the check of declared shapes, for inputs whose shapes differ from the declared ones.
   void ShapesDiffer() { shapes_are_the_files_ = false; }
 
   ImportContext& context() { return context_; }
@@ -94,16 +95,16 @@ class NodeImporter : private GraphImporter {
   const FunctionTable functions_;
   const Opsets opsets_;
   ImportContext context_;
-  size_t depth_ = 0;  // of functions being inlined
+  size_t depth_ = 0;  // nesting depth of functions being inlined
   const DeclaredTypes declared_;
   bool shapes_are_the_files_ = true;
   std::deque<Operand> operands_;  // at stable addresses
-  // The param names of the model's tensors, including those of subgraphs.
+  // The param names of the model's tensors, including tensors of subgraphs.
   std::unordered_map<const pb::TensorProto*, std::string> param_names_;
-  std::unordered_set<const pb::TensorProto*> constants_;  // not params
+  std::unordered_set<const pb::TensorProto*> constants_;  // are not params
   std::unordered_set<std::string> tensor_names_;
   std::unordered_map<const pb::TensorProto*, Operand*> weights_within_;
-  // Bodies of inlined functions; operands point into them.
+  // The bodies of inlined functions. Operands point into them.
   std::deque<google::protobuf::RepeatedPtrField<pb::NodeProto>> bodies_;
   std::unordered_set<ValueId> named_;
   int64_t nodes_ = 0;

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_OPS_H_
 #define STOWAGE_ONNX_OPS_H_
 
-// The supported ops of ONNX: onnx/ops.def lists them, and onnx/ops/ has the conversion of
-// each to ops of the graph, one file per family. docs/reference/onnx_ops.md is generated from the list.
+// Declares the supported ops of ONNX. onnx/ops.def lists them, and onnx/ops/ converts each to ops
+// of the graph, in one file per family. docs/reference/onnx_ops.md is generated from the list.
 //
 //   const ImportedOp* op = FindOp("", "Conv");
 //   Result<Values> results = op->convert(node);
@@ -19,8 +19,8 @@
 
 namespace stowage::onnx {
 
-/// The supported operator sets: kUsualOpset (onnx/node.h) and later, and earlier ones for ops
-/// with the same definition there.
+/// The supported operator sets are kUsualOpset (onnx/node.h) and later. Earlier ones are supported
+/// for ops that they define in the same way.
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 
@@ -29,17 +29,17 @@ struct ImportedOp {
   int operands = 0;  // minimum number
   /// The first operator set with the supported definition of the op.
   int64_t since = kUsualOpset;
-  /// The first later operator set with an unsupported definition; 0: none.
+  /// The first later operator set with an unsupported definition. 0 means there is none.
   int64_t changed = 0;
-  std::string_view limits;  // unsupported uses; "": none
+  std::string_view limits;  // unsupported uses; "" means none
   /// Null for an op with subgraphs (onnx/control_flow.h).
   Result<Values> (*convert)(ImportedNode& node) = nullptr;
 };
 
-/// All ops, sorted by name.
+/// Returns all ops, sorted by name.
 std::span<const ImportedOp> ImportedOps();
 
-/// The op of that domain and name, or null. ONNX's own domain is "" or "ai.onnx".
+/// Returns the op with this domain and name, or null. ONNX's own domain is "" or "ai.onnx".
 const ImportedOp* FindOp(std::string_view domain, std::string_view name);
 
 #define STOWAGE_ONNX_OP(Name, operands, since, changed, limits) \
@@ -47,33 +47,34 @@ const ImportedOp* FindOp(std::string_view domain, std::string_view name);
 #include "onnx/ops.def"
 #undef STOWAGE_ONNX_OP
 
-// Helpers of several conversions.
+// Helpers shared by conversions.
 
-/// A scalar of x's element type; inert if x is.
+/// Returns a scalar of the element type of `x`. Inert if `x` is inert.
 Value Like(Value x, double number);
 
-/// A constant vector of i64.
+/// Returns a constant i64 vector.
 Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
 
-/// `count` elements of x along `axis`, start, start + step, ..., for steps that a slice does
-/// not support.
+/// Returns `count` elements of `x` along `axis`: start, start + step, ... Supports steps that a
+/// slice does not support.
 Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
-/// x's elements at these indices along `axis`.
+/// Returns the elements of `x` at the indices `places` along `axis`.
 Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
 
-/// The permutation of `rank` axes that swaps `axis` with the last.
+/// Returns the permutation of `rank` axes that swaps `axis` with the last axis.
 Axes SwappedWithLast(int rank, int64_t axis);
 
-/// The keys of a node's random draws: the model's inputs "seed" and "step", which the first
-/// call declares, and a number per node.
+/// The keys of a node's random draws: the model's inputs "seed" and "step", which the first call of
+/// NextDraws declares, and a number per node.
 struct Draws {
   Value seed, step;
   int64_t id = 0;
 };
 Draws NextDraws(ImportedNode& node);
 
-/// v (channels), reshaped to broadcast along dimension 1 of a tensor of `rank` dimensions.
+/// Returns `v`, a vector over channels, reshaped to broadcast along dimension 1 of a tensor with
+/// `rank` dimensions.
 Value PerChannel(Value v, int rank);
 
 }  // namespace stowage::onnx

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_SHAPES_H_
 #define STOWAGE_ONNX_SHAPES_H_
 
-// The meaning of nodes that move elements: the shape after a Reshape, the elements of a
-// Slice. Shared by the conversions and by constant folding (onnx/fold.h).
+// Computes the shapes and indices of nodes that move elements, such as the shape after a Reshape
+// and the elements of a Slice. Conversions and constant folding (onnx/fold.h) use these functions.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterReshape(node));
 
@@ -17,12 +17,13 @@
 
 namespace stowage::onnx {
 
-/// Dimensions as a shape; 0 is allowed. Errors: a negative dimension, too many, more than
-/// 2^63 - 1 elements.
+/// Returns dimensions as a shape. A dimension may be 0. Returns an error for a negative dimension,
+/// too many dimensions, and more than 2^63 - 1 elements.
 Result<Shape> ShapeOfDims(const ImportedNode& node,
                           std::span<const int64_t> dims);
 
-/// The shape that both broadcast to by NumPy's rules. Error: there is none.
+/// Returns the shape to which both broadcast according to NumPy's rules, or an error if none
+/// exists.
 Result<Shape> Broadcast(const ImportedNode& node, const Shape& a,
                         const Shape& b);
 
@@ -31,25 +32,25 @@ Result<Shape> ShapeAfterSqueeze(ImportedNode& node);
 Result<Shape> ShapeAfterUnsqueeze(ImportedNode& node);
 Result<Shape> ShapeAfterExpand(ImportedNode& node);
 
-/// The result of a ConstantOfShape: its shape, and its value, a scalar.
+/// The result of a ConstantOfShape node: its shape and its value, a scalar.
 struct FilledShape {
   Shape shape;
   Array value;
 };
 Result<FilledShape> FilledShapeOf(ImportedNode& node);
 
-/// The permutation of axes of a Transpose.
+/// Returns the permutation of axes of a Transpose node.
 Result<std::vector<int64_t>> OrderOf(ImportedNode& node);
 
-/// `count` elements of an axis: start, start + step, ...; the step may be negative and the
-/// count 0.
+/// The elements start, start + step, ... of an axis. The step may be negative, and the count may be
+/// 0.
 struct SliceOfAxis {
   int axis = 0;
   int64_t start = 0, step = 1, count = 0;
 };
 Result<std::vector<SliceOfAxis>> SlicesOf(ImportedNode& node);
 
-/// The result of a Range: start, start + step, ...
+/// The result of a Range node: start, start + step, ...
 struct RangeOfNumbers {
   double start = 0, step = 1;
   int64_t count = 0;

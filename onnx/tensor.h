@@ -1,8 +1,9 @@
 #ifndef STOWAGE_ONNX_TENSOR_H_
 #define STOWAGE_ONNX_TENSOR_H_
 
-// Tensors in ONNX files: element types, contents (raw bytes, lists of numbers, or an external
-// file), declared types of values, and which tensors are constants rather than weights.
+// Reads tensors of ONNX files: their element types, their contents (raw bytes, lists of numbers, or
+// an external file), and the declared types of values. Also finds the tensors that are constants
+// and not weights.
 //
 //   Result<Array> weight = ReadTensor(model.graph().initializer(0), "models/a.onnx");
 
@@ -21,14 +22,14 @@
 
 namespace stowage::onnx {
 
-// Lists of protobuf varints are kept encoded, since a number of one byte takes eight when
-// decoded, and are decoded on access.
+// Lists of protobuf varints are kept encoded and are decoded on access, since a number of one byte
+// takes eight bytes when decoded.
 //
 //   std::string_view list = tensor.int64_data();
 //   while (const std::optional<uint64_t> number = TakeVarint(&list)) ...
 
-/// Decodes and removes the first number; absent, with nothing removed, if there is no
-/// complete one of at most ten bytes.
+/// Decodes and removes the first number. Returns nullopt, and removes nothing, if there is no
+/// complete number of at most ten bytes.
 inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes->size() && i < 10; ++i) {
@@ -41,7 +42,7 @@ inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   return std::nullopt;
 }
 
-/// The length of a list; absent if it ends with an incomplete number.
+/// Returns the length of a list, or nullopt if the list ends with an incomplete number.
 inline std::optional<int64_t> CountVarints(std::string_view list) {
   int64_t count = 0;
   for (; !list.empty(); ++count) {
@@ -50,34 +51,37 @@ inline std::optional<int64_t> CountVarints(std::string_view list) {
   return count;
 }
 
-/// The dtype of a TensorProto.DataType. Error kUnsupported, with ONNX's name of it, for i8,
-/// unsigned types other than u8, strings, complex numbers and floats of at most 8 bits.
+/// Returns the dtype of a TensorProto.DataType. Returns kUnsupported, with ONNX's name of the type,
+/// for i8, unsigned types except u8, strings, complex numbers and floats of at most 8 bits.
 Result<DType> DTypeOfElement(int32_t data_type);
 
-/// The type of `tensor`; a dimension may be 0. Errors: those of DTypeOfElement; a negative
-/// dimension, more than kMaxRank of them, a size beyond 63 bits.
+/// Returns the type of `tensor`. A dimension may be 0. Propagates errors of DTypeOfElement. Returns
+/// kInvalidArgument for a negative dimension, more than kMaxRank dimensions, or a size beyond 63
+/// bits.
 Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 
-/// Checks that the contents have the size of the shape, and that an external file is in the
-/// folder of the file `model`, without reading either. Errors, naming the tensor: those of
-/// ReadTensor.
+/// Checks that the contents have the size of the shape, and that an external file is in the folder
+/// of the file `model`. Does not read the external file. Returns the same errors as ReadTensor,
+/// with the name of the tensor.
 Status CheckTensor(const pb::TensorProto& tensor, const std::string& model);
 
-/// The external file of the tensor; absent if it has none or an invalid one (CheckTensor).
+/// Returns the path of the tensor's external file, or nullopt if it has none or an invalid one
+/// (CheckTensor).
 std::optional<std::string> FileOfTensor(const pb::TensorProto& tensor,
                                         const std::string& model);
 
-/// The contents of the tensor. An external file must be in the folder of the file `model`,
-/// or be a link to the folder that `model` links to. Errors, naming the tensor: those of
-/// TypeOfTensor; another number of elements than the shape's; an external file outside of
-/// the folder, or one that is too short. Allocates at most the size of the data.
+/// Returns the contents of the tensor. An external file must be in the folder of the file `model`,
+/// or be a link into the folder to which `model` links. Errors name the tensor. Propagates errors of
+/// TypeOfTensor and InputFile. Returns kInvalidArgument if the number of elements does not match the
+/// shape, or if an external file is outside of the folder or too short. Allocates at most the size
+/// of the data.
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
                          const std::string& model);
 
-/// Replaces the contents of a tensor, within the model, by as many bytes.
+/// Replaces the contents of a tensor by `bytes`, stored in the model. The size must not change.
 void SetContents(std::string bytes, pb::TensorProto* tensor);
 
-/// The types that a file declares for values of its graph, which is optional.
+/// The types that a file declares for values of its graph. The declarations are optional.
 ///
 ///   const DeclaredTypes declared(model.graph());
 ///   if (const auto type = declared.Find("h")) ...  // element type and shape
@@ -86,8 +90,8 @@ class DeclaredTypes {
   /// `graph` must outlive this object.
   explicit DeclaredTypes(const pb::GraphProto& graph);
 
-  /// The type of the value of that name, decoded at each call; absent if the file declares
-  /// none, or not a tensor.
+  /// Returns the type of the value `name`, which is decoded at each call. Returns nullopt if the
+  /// file declares no type or a type that is not a tensor.
   std::optional<pb::TypeProto::Tensor> Find(const std::string& name) const;
 
  private:
@@ -95,26 +99,27 @@ class DeclaredTypes {
   std::unordered_map<std::string, const std::string*> others_;  // as bytes
 };
 
-/// The float tensors that are constants of the model's code rather than weights, with the
-/// kind of each, by their names in TensorsOf (onnx/import.h). Files do not distinguish them;
-/// recognized are
+/// Returns the float tensors that are constants of the model's code and not weights, with the kind
+/// of each, by name in TensorsOf (onnx/import.h). Files do not distinguish constants from weights.
+/// The following tensors are recognized as constants.
 ///
-/// - a single number, of rank 0 or 1, with a name that an exporter has numbered, "val_155",
-///   "onnx::Mul_12", "/h.0/Constant_3_output_0", "model/scale/y:0", or with that of the
-///   function that created it, "zeros", "full_3", or that cast it, "p_cast";
-/// - a mask: zeros and one number of -100 or below, or several of -10,000 and below, or a
-///   lower triangle of ones;
-/// - zeros named "val_7" as the scale or shift of a norm, or as the initial state of an LSTM, a
-///   GRU or an RNN; ones as the scale;
-/// - frequencies of rotary embeddings, by the name "inv_freq", and tables in which each
-///   column is the sine or cosine of positions times an angle;
+/// - A single number, of rank 0 or 1, with a name that an exporter generates: a numbered name such
+///   as "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0" or "model/scale/y:0", or the name of
+///   the function that created it, "zeros" or "full_3", or cast it, "p_cast".
+/// - A mask: zeros and a single other value of at most -100, values of which all except zeros are
+///   at most -10,000, or a lower triangle of ones.
+/// - Zeros named like "val_7" that are the scale or shift of a norm, or the initial state of an
+///   LSTM, a GRU or an RNN. Ones that are such a scale or shift.
+/// - Frequencies of rotary embeddings, whose name ends in "inv_freq", and tables in which each
+///   column is the sine or cosine of positions times an angle.
 ///
-/// unless a matmul, convolution, norm or PReLU reads them, or a Gather reads a mask: an
-/// exporter may have folded weights under such a name. A tensor that cannot be read is not
-/// a constant. Reads each tensor at most once.
+/// Numbers, masks and tables that a matmul, a convolution, a norm, a PReLU or a recurrent op reads
+/// are weights, and so are numbers and masks that a Gather reads. An exporter may have folded
+/// weights under such a name. A tensor that cannot be read is not a constant. Reads each tensor at
+/// most once.
 ///
 ///   const auto constants = ConstantTensors(model.graph(), path);
-///   constants.at("val_161");  // "a mask"
+///   constants.at("val_161");  // returns "a mask"
 std::map<std::string, std::string> ConstantTensors(const pb::GraphProto& graph,
                                                    const std::string& path);
 
