@@ -1,9 +1,9 @@
 #ifndef STOWAGE_PYTHON_ARRAYS_H_
 #define STOWAGE_PYTHON_ARRAYS_H_
 
-// Arrays from and to Python. An incoming array is viewed in place, by the buffer protocol
-// (NumPy, array, bytes) or DLPack (PyTorch, JAX), and copied only to convert between i32 and
-// i64; an outgoing one is a NumPy array.
+// Exchanges arrays with Python. An incoming array is viewed in place through the buffer protocol
+// (NumPy, array, bytes) or DLPack (PyTorch, JAX). It is copied only to convert between i32 and i64.
+// An outgoing array is a NumPy array.
 //
 //   const ArrayView x(object, "x");
 //   x.CheckIs(TensorType{DType::kF32, {64, 10}});
@@ -19,8 +19,8 @@
 
 #include "ir/tensor_type.h"
 
-// DLPack's C structures, version 0, as in capsules called "dltensor"
-// (https://dmlc.github.io/dlpack/latest/c_api.html); only the constants that are used.
+// DLPack's C structures, version 0, for capsules called "dltensor"
+// (https://dmlc.github.io/dlpack/latest/c_api.html), with only the constants that are used here.
 namespace stowage::python::dlpack {
 
 inline constexpr int32_t kCpu = 1;
@@ -48,7 +48,7 @@ struct Tensor {
   int32_t ndim;
   DataType dtype;
   int64_t* shape;
-  int64_t* strides;  // in elements; null: as rows lie
+  int64_t* strides;  // in elements; null means row-major
   uint64_t byte_offset;
 };
 
@@ -62,12 +62,12 @@ struct ManagedTensor {
 
 namespace stowage::python {
 
-/// A view of an array, which it keeps alive.
+/// A view of an array, which the view keeps alive.
 class ArrayView {
  public:
-  /// Raises, naming `what`: TypeError for an object that is not an array; WrongDType for an
-  /// unsupported element type; InvalidArgument for an array that is not contiguous, is on
-  /// another device, or that its library refuses to export.
+  /// Views `object`, which errors call `what`. Raises TypeError if the object is not an array, and
+  /// WrongDType for an unsupported element type. Raises InvalidArgument if the array is not
+  /// contiguous or is on another device, or if its library refuses to export it.
   ArrayView(pybind11::handle object, std::string what);
   ArrayView(ArrayView&& other) noexcept;
   ArrayView& operator=(ArrayView&&) = delete;
@@ -76,25 +76,25 @@ class ArrayView {
   const TensorType& type() const { return type_; }
   std::span<const std::byte> data() const { return data_; }
 
-  /// Raises WrongDType or InvalidArgument unless the array is of that type.
+  /// Raises WrongDType or InvalidArgument unless the array has this type.
   void CheckIs(const TensorType& expected) const;
-  /// As CheckIs, but accepts float32 for bf16, as ToNumpy returns it; returns whether the array
-  /// has that type, and must be rounded (RoundToBF16).
+  /// As CheckIs, but also accepts float32 for bf16, since ToNumpy returns bf16 as float32. Returns
+  /// true if the array is such a float32 array, which must be rounded (RoundToBF16).
   bool CheckIsWeight(const TensorType& expected) const;
-  /// The elements as `wanted`: in place, or converted between i32 and i64 into `converted`.
-  /// Raises as CheckIs does, and InvalidArgument for a number that does not fit, with its
-  /// position.
+  /// Returns the elements with type `wanted`: in place, or converted between i32 and i64 into
+  /// `converted`. Raises the exceptions of CheckIs, and InvalidArgument, with its position, for a
+  /// number that does not fit.
   std::span<const std::byte> As(const TensorType& wanted,
                                 std::vector<std::byte>* converted) const;
 
  private:
-  /// Fills buffer_. Returns false if the object refuses, as for types that buffers lack, but
-  /// supports DLPack.
+  /// Fills buffer_. Returns false if the object refuses, for example since buffers do not support
+  /// its element type, but supports DLPack.
   bool GetBuffer(pybind11::handle object);
   void TakeBuffer();
   void TakeDlpack(pybind11::handle object);
-  /// Returns the result of `f`, which calls the array's library. Raises InvalidArgument with
-  /// the library's message if it throws.
+  /// Returns the result of `f`, which calls the array's library. If it throws, raises
+  /// InvalidArgument with the library's message.
   template <typename F>
   auto Given(F&& f) const;
   std::string MessageOfOther(const TensorType& expected) const;
@@ -103,19 +103,20 @@ class ArrayView {
   std::string what_;
   TensorType type_;
   std::span<const std::byte> data_ = {};
-  Py_buffer buffer_ = {};  // valid if obj is set
+  Py_buffer buffer_ = {};  // valid if its obj is set
   dlpack::ManagedTensor* managed_ = nullptr;
 };
 
-/// The buffer protocol's format of a type. Raises Unsupported for bf16, which has none.
+/// Returns the format of a type in the buffer protocol. Raises Unsupported for bf16, which has
+/// none.
 char FormatOf(DType dtype);
 
-/// A new NumPy array of the elements; bf16 is widened to float32. Uses NumPy's Python API,
-/// since its C structures differ between versions.
+/// Returns a new NumPy array of the elements. bf16 is widened to float32. Uses NumPy's Python API,
+/// since NumPy's C structures differ between versions.
 pybind11::object ToNumpy(const TensorType& type,
                          std::span<const std::byte> data);
 
-/// Elements of float32 as bf16, rounded to nearest.
+/// Returns float32 elements as bf16, rounded to nearest.
 std::vector<std::byte> RoundToBF16(std::span<const std::byte> floats);
 
 }  // namespace stowage::python

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PYTHON_COMPILED_H_
 #define STOWAGE_PYTHON_COMPILED_H_
 
-// Plans of steps in C (compile/compile.h), the device "c" of `stowage.plan`, and the files that
-// Plan.to_c writes.
+// Plans training steps for the device "c" of `stowage.plan`, which are compiled to C source
+// (compile/compile.h), and produces the files that Plan.to_c writes.
 //
 //   spec = ValueOf(SpecOfC(std::move(spec)));
 //   ...
@@ -21,21 +21,23 @@
 
 namespace stowage::python {
 
-/// The requirements of the device "c". Raises InvalidArgument for threads or a CPU target.
+/// Returns the requirements of the device "c". Raises InvalidArgument if threads or a CPU target
+/// are given.
 DeviceNeeds NeedsOfDeviceC(int threads, const std::string& cpu_target);
 
-/// Whether these are its requirements.
+/// Returns whether these are the requirements of the device "c".
 bool IsC(const DeviceNeeds& needs);
 
-/// `spec` with slots aligned for C and the model's evaluation as the only program beside the
-/// step. Frozen params take nothing of the arena: they are constants of the file. Errors: those
-/// of TrainingPlanner::Make and of the model.
+/// Returns `spec` with slots aligned for C, and with the model's evaluation as the only program in
+/// addition to the step. Frozen params are constants of the file, so they use no memory of the
+/// arena. Propagates errors of TrainingPlanner::Make and of the model.
 Result<TrainingSpec> SpecOfC(TrainingSpec spec);
 
-/// The source and the header, and their figures, by name. Params and states start from
-/// `weights`, else from the model's ONNX file, else from their Init. Raises InvalidArgument for
-/// a plan of another device, and for weights that are no param or state or of another shape;
-/// WrongDType; and the errors of CompileToC.
+/// Returns the C source and the header, and their figures, by name. The initial values of params
+/// and states are from `weights`, otherwise from the model's ONNX file, and otherwise from their
+/// Init. Raises InvalidArgument if the plan is for another device, or if an array in `weights` has
+/// a wrong shape or does not belong to a param or state. Raises WrongDType, and the errors of
+/// CompileToC.
 pybind11::dict Compile(const PlannedTraining& plan, const std::string& prefix,
                        const std::string& header, bool caller_arena,
                        const std::map<std::string, pybind11::object>& weights);

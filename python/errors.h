@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PYTHON_ERRORS_H_
 #define STOWAGE_PYTHON_ERRORS_H_
 
-// Converts Results to Python: a value, or an exception of stowage.errors with the library's
-// message, one class per ErrorCode. And calls without the GIL.
+// Converts a Result to Python: to its value, or to an exception of stowage.errors with the
+// library's message. Each ErrorCode has an exception class. Also calls functions without the GIL.
 //
 //   Bytes budget = ValueOf(ParseBytes(text));
 //   Plan plan = WithoutGil([&] { return planner.Plan(); });
@@ -16,10 +16,10 @@
 
 namespace stowage::python {
 
-/// Raises the exception class `type` of stowage.errors with `message`.
-/// Precondition: the caller holds the GIL.
+/// Raises the exception class `type` of stowage.errors with `message`. The caller must hold the
+/// GIL.
 [[noreturn]] void Raise(const char* type, const std::string& message);
-/// Raises `error`, as the class of its code.
+/// Raises `error` as the exception class of its code.
 [[noreturn]] void Raise(const Error& error);
 
 template <typename T>
@@ -31,11 +31,11 @@ inline void ValueOf(const Status& status) {
   if (!status.ok()) Raise(status.error());
 }
 
-/// Acquires the GIL that PyEval_SaveThread released. Does not return if the interpreter exits
-/// meanwhile, as it may for daemon threads.
+/// Acquires the GIL that PyEval_SaveThread released. Does not return if the interpreter exits in
+/// the meantime, which may happen to daemon threads.
 void TakeGil(PyThreadState* thread);
 
-/// Returns f() without the GIL; `f` must not use Python objects, nor throw.
+/// Returns f(), called without the GIL. `f` must not use Python objects or throw.
 template <typename F>
 auto ResultWithoutGil(F&& f) {
   PyThreadState* const thread = PyEval_SaveThread();
@@ -44,7 +44,7 @@ auto ResultWithoutGil(F&& f) {
   return result;
 }
 
-/// As above, for an `f` that returns a Result: its value, or the exception.
+/// Calls `f`, which returns a Result, without the GIL. Returns its value or raises its error.
 template <typename F>
 auto WithoutGil(F&& f) {
   return ValueOf(ResultWithoutGil(std::forward<F>(f)));

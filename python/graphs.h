@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PYTHON_GRAPHS_H_
 #define STOWAGE_PYTHON_GRAPHS_H_
 
-// Graphs built op by op in Python. Values are handles that keep their builder alive. The
+// Builds graphs op by op from Python. Values are handles that keep their builder alive. The
 // functions of ops are generated from ir/ops.def (python/make_ops.py) and call Emit.
 
 #include <pybind11/pybind11.h>
@@ -13,18 +13,19 @@
 
 namespace stowage::python {
 
-/// A builder, until its graph is finished.
+/// A graph builder that can be used until its graph is finished.
 class Builder {
  public:
   explicit Builder(const std::string& name) : builder_(name) {}
 
-  /// Raises InvalidArgument if the graph is finished.
+  /// Returns the builder. Raises InvalidArgument if the graph is finished.
   GraphBuilder& Open();
   /// Raises the first error of the builder, if any.
   void Check();
   Result<Graph> Finish();
 
-  /// The source of what follows, instead of the calling line; unknown: the calling line again.
+  /// Sets the source location of the following ops. If it is unknown, the calling Python line is
+  /// used, which is the default.
   void SetSource(SourceLoc source) { source_ = source; }
   SourceLoc source() const { return source_; }
 
@@ -34,7 +35,7 @@ class Builder {
   bool is_open_ = true;
 };
 
-/// Adds the classes GraphBuilder and Value.
+/// Adds the Python classes GraphBuilder and Value to `module`.
 void BindGraphs(pybind11::module_& module);
 
 }  // namespace stowage::python

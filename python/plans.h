@@ -1,13 +1,13 @@
 #ifndef STOWAGE_PYTHON_PLANS_H_
 #define STOWAGE_PYTHON_PLANS_H_
 
-// Planned training steps, which `stowage.plan` returns and a Trainer opens: the planner, its
-// plan and the model. And the packing problem by itself.
+// Provides planned training steps, which `stowage.plan` returns and a Trainer opens. A planned step
+// holds the planner, its plan and the model. Also solves packing problems that are given as arrays.
 //
-// Objects with threads belong to the process that created them: a forked child has a copy of
-// their memory but not the threads, so that joining them would hang. OfThisProcess leaves
-// such an object alone in a child; TurnsOfThisProcess is a mutex that a child does not wait
-// for if a thread of its parent held it.
+// An object with threads belongs to the process that created it. A forked child has a copy of its
+// memory but not of its threads, and would hang when it joins them. OfThisProcess never destroys
+// the object in a child. TurnsOfThisProcess is a mutex on which a child does not block if a thread
+// of its parent held it.
 //
 //   std::shared_ptr<Backend> backend = OfThisProcess(MakeCpuBackend({.threads = 2}));
 //
@@ -38,8 +38,8 @@
 
 namespace stowage::python {
 
-/// Shares `object`, which is destroyed with its last owner in this process, never in a
-/// child.
+/// Returns a shared pointer to `object`. The last owner in this process destroys the object, and a
+/// forked child never does.
 template <typename T>
 std::shared_ptr<T> OfThisProcess(std::unique_ptr<T> object) {
   const pid_t process = getpid();
@@ -51,7 +51,7 @@ std::shared_ptr<T> OfThisProcess(std::unique_ptr<T> object) {
 /// A mutex for the threads of one process.
 class TurnsOfThisProcess {
  public:
-  /// Locks. Returns false in a forked child if a thread of the parent held the lock.
+  /// Locks the mutex. Returns false in a forked child if a thread of the parent held the lock.
   bool Take() {
     const pid_t process = getpid();
     for (pid_t taken_by = 0;
@@ -67,38 +67,40 @@ class TurnsOfThisProcess {
   }
 
  private:
-  std::atomic<pid_t> taken_by_ = 0;  // 0: unlocked
+  std::atomic<pid_t> taken_by_ = 0;  // 0 means unlocked
 };
 
-/// Settings of an optimizer, by name; a flag is 0 or 1.
+/// Settings of an optimizer by name. A flag is 0 or 1.
 using OptimizerSettings = std::map<std::string, double>;
 
-/// The arguments of `stowage.plan`, with the library's defaults.
+/// The arguments of `stowage.plan`. The defaults are those of the library.
 struct Request {
   std::optional<Bytes> budget = {};
-  /// "auto", "none", or choices by name (OptimizationTable) beside "micro_batches".
+  /// "auto", "none", or "micro_batches" and choices of memory optimizations by name
+  /// (OptimizationTable).
   std::variant<std::string, std::map<std::string, std::string>> optimizations =
       "auto";
-  std::string optimizer = {};  // empty: the model's
+  std::string optimizer = {};  // empty means the model's default
   OptimizerSettings optimizer_settings = {};
   std::optional<double> clip_norm = {};
   std::optional<double> ema = {};
-  std::string loss_scale =
-      {};  // as ChooseLossScaling has it, of the model's dtype
+  /// A setting that ChooseLossScaling accepts for the model's dtype.
+  std::string loss_scale = {};
   std::vector<ParamGroup> groups = {};
-  /// Names of values that are never, or always, recomputed.
+  /// Names of values that are never recomputed, and of values that always are.
   std::vector<std::string> recompute_keep = {}, recompute_always = {};
   bool allow_batch_change = false;
-  std::string plan_cache = {};  // a folder; empty: none
-  bool evaluates = false;       // plans the model's other programs too
+  std::string plan_cache = {};  // a folder; empty means no cache
+  bool evaluates = false;       // whether other programs are planned, too
 };
 
-/// The spec for TrainingPlanner. Errors: an unknown memory optimization, choice or optimizer.
+/// Returns the spec for TrainingPlanner. Returns an error for an unknown memory optimization,
+/// choice or optimizer. Propagates errors of building the model.
 Result<TrainingSpec> SpecOf(const Model& model, const Request& request);
 
 class PlannedTraining {
  public:
-  /// Errors: those of SpecOf and TrainingPlanner.
+  /// Plans a training step. Propagates errors of SpecOf and TrainingPlanner.
   static Result<std::shared_ptr<PlannedTraining>> Make(Model model,
                                                        const Request& request,
                                                        DeviceNeeds needs);
@@ -107,8 +109,8 @@ class PlannedTraining {
   const TrainingSpec& spec() const { return planner_.spec(); }
   const TrainingPlan& plan() const { return plan_; }
 
-  /// Calls `search(planner)` as WithoutGil does, one thread at a time. Raises Forked in a
-  /// child that was forked during another thread's search.
+  /// Calls `search(planner)` as WithoutGil does, in one thread at a time. Raises Forked in a child
+  /// that was forked during a search of another thread.
   template <typename F>
   auto Search(F&& search);
 
@@ -124,7 +126,7 @@ class PlannedTraining {
   TurnsOfThisProcess turns_;
 };
 
-/// Adds the classes Request and Plan, and the functions that plan and pack.
+/// Adds the Python classes Request and Plan, and the functions that plan and pack, to `module`.
 void BindPlans(pybind11::module_& module);
 
 }  // namespace stowage::python

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_PYTHON_RUNS_H_
 #define STOWAGE_PYTHON_RUNS_H_
 
-// A run (train/run.h) with batches, evaluations and callbacks from Python, for Trainer.fit.
-// Run calls this class without the GIL; each Python call acquires it and releases the
-// trainer's lock meanwhile, so that callbacks may evaluate and read.
+// Provides a run (train/run.h) whose batches, evaluations and callbacks are in Python, for
+// Trainer.fit. Run calls this class without the GIL. Each call to Python acquires the GIL and
+// releases the trainer's lock meanwhile, so callbacks may evaluate and read.
 //
-// An exception in Python, also an interrupt, ends the run after the started steps, which are
-// saved; then it is raised. The trainer remains usable.
+// An exception in Python, such as an interrupt, ends the run after the steps that have started. The
+// run is saved, and then the exception is raised. The trainer remains usable.
 //
 //   PythonRun run(trainer, {.path = "run.safetensors"});
 //   py::dict result = run.Take(hooks, spec, /*validates=*/false, /*reads_values=*/true);
@@ -34,26 +34,29 @@ namespace stowage::python {
 class PythonRun : public RunData, public RunObserver, public RunSaver {
  public:
   struct Files {
-    std::string path = {};  // of the newest checkpoint; empty: none
+    std::string path = {};  // of the newest checkpoint; empty means none
     SeriesOptions series = {};
-    bool resumes = true;   // from the checkpoint at `path`, if there is one
-    std::string log = {};  // of RunLog; empty: none
+    bool resumes = true;   // whether to load a checkpoint at `path`, if any
+    std::string log = {};  // of RunLog; empty means none
   };
 
-  /// Claims the files, and resumes. `trainer` must outlive this object. Raises the errors of
-  /// RunCheckpoints::Claim and Resume and RunLog::Open, and InvalidArgument if the trainer
-  /// has taken other steps than the checkpoint.
+  /// Claims the files, and resumes from the checkpoint. `trainer` must outlive this object. Raises
+  /// the errors of RunCheckpoints::Claim and Resume and of RunLog::Open. Raises InvalidArgument if
+  /// the trainer has executed another number of steps, other than 0, than the checkpoint.
   PythonRun(Trainer& trainer, const Files& files);
 
-  /// Steps before the first of the run.
+  /// Returns the number of steps before the first step of the run.
   int64_t done() const { return start_.done; }
   bool is_resumed() const { return is_resumed_; }
 
-  /// Takes the steps of `spec`, with the trainer's learning rates. `hooks` has batch(step),
-  /// the arrays of a step in the order of its inputs; if `validates`, validate(), a loss and
-  /// an accuracy or None; on_step and on_evaluation, which return True to end the run; and
-  /// on_unsaved. `reads_values` states that on_step reads the trainer. Returns the fields of
-  /// the result by name. Raises the exceptions of hooks, and Run's errors.
+  /// Executes the steps of `spec` with the trainer's learning rates. `hooks` has the following
+  /// methods.
+  ///  - batch(step) returns the arrays of a step, in the order of its inputs.
+  ///  - validate(), called if `validates`, returns a loss, and an accuracy or None.
+  ///  - on_step and on_evaluation return True to end the run.
+  ///  - on_unsaved is called if a checkpoint before the last step could not be written.
+  /// `reads_values` states that on_step reads values of the trainer. Returns the fields of the
+  /// result by name. Raises the exceptions of hooks, and the errors of Run.
   pybind11::dict Take(const pybind11::object& hooks, RunSpec spec,
                       bool validates, bool reads_values);
 
@@ -74,18 +77,17 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
   Status OnUnsaved(const Error& error) override;
-  /// Handles signals, and asks for the batch of the next step.
+  /// Handles signals, and fetches the batch of the next step.
   int StopAsked() override;
   bool reads_values() const override { return reads_values_; }
 
-  /// Does nothing if no step was taken.
+  /// Does nothing if the run has executed no step.
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
  private:
-  /// Calls `f` with the GIL, unless an exception is pending. An exception of `f` ends the
-  /// run.
+  /// Calls `f` with the GIL, unless an exception is pending. An exception of `f` ends the run.
   template <typename F>
   void Call(F&& f);
   void Fetch(int64_t step);
@@ -101,18 +103,18 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   pybind11::object hooks_;
   int64_t last_step_ = 0;
   bool validates_ = false, reads_values_ = false;
-  // The batch that was fetched last, and its converted arrays.
+  // The batch that was fetched last, with its converted arrays.
   std::vector<ArrayView> views_;
   std::vector<std::vector<std::byte>> converted_;
   std::vector<std::span<const std::byte>> data_;
-  int64_t fetched_ = 0, written_ = 0;  // steps
-  double rate_ = 0;                    // of the fetched step, as group_values_
+  int64_t fetched_ = 0, written_ = 0;  // step numbers
+  double rate_ = 0;  // of the fetched step, as are the group_values_
   std::vector<double> group_values_;
-  bool is_stopped_ = false;  // by a hook
+  bool is_stopped_ = false;  // whether a hook ended the run
   std::optional<pybind11::error_already_set> raised_;
 };
 
-/// Adds the class Run.
+/// Adds the Python class Run to `module`.
 void BindRuns(pybind11::module_& module);
 
 }  // namespace stowage::python

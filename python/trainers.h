@@ -1,10 +1,11 @@
 #ifndef STOWAGE_PYTHON_TRAINERS_H_
 #define STOWAGE_PYTHON_TRAINERS_H_
 
-// The C++ side of a Python Trainer. In addition to train/training.h it supports calls from
-// several threads, one at a time; forks, after which the child may not use it and releases
-// nothing, since its threads do not exist there; and views of the arena, which keep the bytes
-// alive.
+// Implements a Python Trainer in C++. In addition to train/training.h, it provides the following.
+// - Calls from several threads, which are executed one at a time.
+// - Forks. A child process may not use the trainer and releases nothing, since it does not have the
+//   trainer's threads.
+// - Views of the arena, which keep its memory alive.
 //
 //   Trainer trainer(plan, OpenDevice("cpu", "f32", 2), /*seed=*/1);
 //   trainer.set_rate({.schedule = {.peak = 0.1}});
@@ -37,13 +38,13 @@
 
 namespace stowage::python {
 
-/// An open device, and the reason for the choice.
+/// An open device, and the reason why it was chosen.
 struct Device {
-  std::shared_ptr<Backend> backend;  // OfThisProcess
+  std::shared_ptr<Backend> backend;  // created by OfThisProcess
   std::string why;
 };
 
-/// The arena of a session in host memory.
+/// A session's arena in host memory.
 class HostArena {
  public:
   static Result<std::shared_ptr<HostArena>> Make(
@@ -64,14 +65,14 @@ class HostArena {
   pid_t process_;
 };
 
-/// A view of a param or state in the arena. While one exists, its trainer cannot be closed.
+/// A view of a param or state in the arena. While a view exists, its trainer cannot be closed.
 struct ArenaValue {
   std::shared_ptr<HostArena> arena;
   TensorType type;
   std::span<std::byte> data;
 };
 
-/// The learning rate of every step of a run.
+/// The learning rates of the steps of a run.
 struct Rate {
   LearningRateSchedule schedule;
   int64_t steps = 1;
@@ -81,56 +82,57 @@ struct Rate {
 
 class Trainer {
  public:
-  /// Params and states are initialized by `seed`, or from the model's file. Raises the errors
-  /// of Training::Open.
+  /// Opens the plan. Params and states are initialized from `seed`, or from the model's file.
+  /// Raises the errors of Training::Open.
   Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
           uint64_t seed);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  /// Takes a step on the inputs, given by position or name, and returns its loss. Raises
-  /// InvalidArgument for a missing or unknown input, and the errors of ArrayView::CheckIs.
+  /// Executes a training step on the inputs, which are given by position or name, and returns its
+  /// loss. Raises InvalidArgument for a missing or unknown input, and the exceptions of
+  /// ArrayView::As.
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
-  /// Runs the program "evaluate" or "validate"; returns its outputs by name.
+  /// Runs the program "evaluate" or "validate" and returns its outputs by name.
   pybind11::dict Evaluate(const std::string& program,
                           const std::vector<pybind11::object>& inputs);
-  /// EvaluationParts (python/models.h) of such a program.
+  /// Returns EvaluationParts (python/models.h) for such a program.
   pybind11::tuple EvaluationPartsOf(const std::string& program,
                                     bool is_partial);
-  /// The inputs that the caller supplies to a program: name, element type and dimensions.
+  /// Returns name, element type and dimensions of each input that the caller supplies to a program.
   pybind11::list InputsOf(const std::string& program);
-  /// As above, for the step.
+  /// Returns the inputs that the caller supplies to the step.
   const std::vector<ProgramInput>& step_inputs() const {
     return step_inputs_.inputs;
   }
-  /// The number of classes of "validate" (ClassesOf, train/evaluation.h).
+  /// Returns the number of classes of "validate" (ClassesOf, train/evaluation.h).
   std::optional<int64_t> Classes();
-  /// ExampleAxes of the step's inputs.
+  /// Returns ExampleAxes for the inputs of the step.
   std::vector<int64_t> StepAxes() const {
     const TrainingSpec& spec = plan_->spec();
     return ExampleAxes(spec.model, spec.batch, step_inputs_.inputs);
   }
-  /// The batch of the program; 0 if there is none of that name.
+  /// Returns the batch size of the program, or 0 if there is no program with this name.
   int64_t evaluation_batch(const std::string& program) const {
     const auto found = programs_.find(program);
     return found == programs_.end() ? 0 : found->second.batch;
   }
 
-  /// The names of the model's params and states, without the optimizer's.
+  /// Returns the names of the model's params and states, without states of the optimizer.
   const std::vector<std::string>& weights() const { return weights_; }
   pybind11::object Read(const std::string& name);
-  /// Writes params and states by name, after checking all of them.
+  /// Writes params and states by name, after checking all arrays.
   void Write(const std::map<std::string, pybind11::object>& arrays);
   ArenaValue View(const std::string& name);
 
-  /// The rate of steps from now on; initially zero.
+  /// Sets the learning rates of all later steps. Initially they are zero.
   void set_rate(const Rate& rate) { rate_ = rate; }
-  /// The rate of the next step.
+  /// Returns the learning rate of the next step.
   double rate() const { return RateAt(steps_ + 1); }
   double RateAt(int64_t step) const { return rate_.At(step); }
 
-  /// The inputs of param groups (StepInputs), and their values from now on; initially zero.
+  /// The inputs of param groups (StepInputs), and their values in all later steps, initially zero.
   const std::vector<std::string>& group_inputs() const {
     return step_inputs_.others.of_groups();
   }
@@ -139,43 +141,42 @@ class Trainer {
   }
   const std::vector<double>& group_values() const { return group_values_; }
 
-  /// Loads weights from the file at `path` by the rules.
+  /// Loads weights from the file at `path` according to `rules`.
   LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
   void Save(const std::string& path);
   void SaveWeights(const std::string& path);
   int64_t Resume(const std::string& path);
   pybind11::bytes ToOnnx();
 
-  /// The notes for checkpoints.
+  /// Returns the notes for checkpoints.
   RunNotes Notes() const;
   uint64_t seed() const { return seed_; }
-  /// Raises Closed, or Forked in a child of the process that created this object.
+  /// Raises Closed if the trainer is closed, and Forked in a child of the process that created it.
   void CheckUsable() const;
 
-  /// Calls run(training) as WithoutGil does, holding the lock, which is released only in
-  /// OutOfTurn.
+  /// Calls run(training) as WithoutGil does. Holds the lock, except during OutOfTurn.
   template <typename F>
   auto InRun(F&& run);
-  /// Calls `f` during a run, with the GIL and without the run's lock, so that `f` may call
-  /// functions that lock, such as Evaluate and Save.
+  /// Calls `f` during a run, with the GIL and without the run's lock, so `f` may call functions
+  /// that acquire the lock, such as Evaluate and Save.
   template <typename F>
   void OutOfTurn(F&& f);
 
-  /// Replaces params by their averages (train/state_backup.h), and restores them.
-  /// Meanwhile params cannot change, and no checkpoint is saved. Raises InvalidArgument if
-  /// there are no averages, or they are in use.
+  /// Replaces params by their averages (train/state_backup.h), or restores them. While averages are
+  /// in use, params cannot change, and no checkpoint is saved. Raises InvalidArgument if there are
+  /// no averages, or if they are in use.
   void UseAverages();
   void RestoreParams();
-  /// Marks a run's use of averages for an evaluation; holding the lock.
+  /// Marks that a run uses averages for an evaluation. The caller must hold the lock.
   void set_uses_averages(bool uses) { uses_averages_ = uses; }
 
   int64_t steps() const { return steps_; }
-  /// Sets the number of steps taken before, by another program whose states were loaded.
+  /// Sets the number of steps that another program executed before its states were loaded.
   void SetSteps(int64_t steps) { steps_ = steps; }
   Bytes arena_bytes();
   std::string device();
   const std::shared_ptr<PlannedTraining>& plan() const { return plan_; }
-  /// Raises BufferError if views of the arena exist.
+  /// Closes the trainer. Raises BufferError if views of the arena exist.
   void Close();
   bool is_closed() const { return training_ == nullptr; }
 
@@ -188,12 +189,12 @@ class Trainer {
     ProgramInputs inputs;
     int64_t batch = 0;
   };
-  /// The purpose of locking; kSaves reads the state from which training continues.
+  /// The purpose of locking. kSaves reads the state from which training continues.
   enum class Turn : uint8_t { kReads, kSaves, kChanges };
 
-  /// Calls `f` as WithoutGil does, holding the lock. Raises Closed after another thread's
-  /// Close, and InvalidArgument if `f` would change state during a run, or save averages as
-  /// params.
+  /// Calls `f` as WithoutGil does, holding the lock. Raises Closed if another thread has closed the
+  /// trainer. Raises InvalidArgument if `f` would change state during a run, or would save averages
+  /// as params.
   template <typename F>
   auto InTurn(Turn turn, F&& f);
   [[noreturn]] void RaiseNoTurn() const;
@@ -203,7 +204,7 @@ class Trainer {
 
   std::shared_ptr<PlannedTraining> plan_;
   std::shared_ptr<Backend> backend_;
-  // These two change only with both the GIL and the lock held. The arena is null on a
+  // These two members change only while both the GIL and the lock are held. The arena is null for a
   // device with its own memory.
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Training> training_;
@@ -212,14 +213,14 @@ class Trainer {
   std::map<std::string, Beside> programs_;  // other than the step
   uint64_t seed_;
   Rate rate_ = {};                    // guarded by the GIL
-  std::vector<double> group_values_;  // likewise
+  std::vector<double> group_values_;  // guarded by the GIL
   std::atomic<int64_t> steps_ = 0;    // written with the lock held
   pid_t process_;
   std::mutex turn_;
   // Guarded by the lock.
-  bool is_running_ = false;  // InRun
+  bool is_running_ = false;  // during InRun
   bool uses_averages_ = false;
-  std::unique_ptr<AveragedWeights> averaged_;  // of UseAverages
+  std::unique_ptr<AveragedWeights> averaged_;  // set by UseAverages
 };
 
 template <typename F>
@@ -257,7 +258,7 @@ void Trainer::OutOfTurn(F&& f) {
   turn_.lock();
 }
 
-/// Adds the classes Device, ArenaValue and Trainer.
+/// Adds the Python classes Device, ArenaValue and Trainer to `module`.
 void BindTrainers(pybind11::module_& module);
 
 }  // namespace stowage::python
