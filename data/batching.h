@@ -53,7 +53,7 @@ class SplitMix64 {
 
 /// Fills `order` with a random permutation of 0 to size - 1 (Fisher-Yates). Allocates nothing.
 void ShuffleOrder(SplitMix64 random, std::span<int64_t> order);
-/// Returns the permutation as a new vector.
+/// Returns a random permutation of 0 to size - 1 as a new vector.
 std::vector<int64_t> ShuffledOrder(int64_t size, SplitMix64 random);
 
 /// The examples of a training set, reshuffled from the seed in each epoch.
@@ -63,7 +63,8 @@ class TrainOrder {
   TrainOrder(const std::vector<size_t>& train, uint64_t seed)
       : train_(train), seed_(seed), order_(train.size()) {}
   /// Returns the example at `position`, which counts from 0 across all epochs. The first call in
-  /// an epoch is linear in the size of the set, and others are constant. Allocates nothing.
+  /// an epoch is linear in the size of the set, and later calls take constant time. Allocates
+  /// nothing.
   size_t At(int64_t position);
 
  private:
@@ -77,10 +78,11 @@ class TrainOrder {
 inline constexpr int64_t kLengthStep = 16;
 
 /// Returns at most `most` sequence lengths, longest first, for inputs with these numbers of tokens.
-/// The first length is that of the longest input, and the others are multiples of kLengthStep. Each
-/// input is padded to the shortest length that fits it, and the lengths minimize the total number
-/// of padded tokens. Among optimal choices, one with the fewest lengths is returned. Uses dynamic
-/// programming, in time proportional to `most` times the square of the number of multiples.
+/// The first length is the length of the longest input, and the others are multiples of
+/// kLengthStep. Each input is padded to the shortest length that fits it, and the lengths minimize
+/// the total number of tokens after padding. Among optimal choices, one with the fewest lengths is
+/// returned. Uses dynamic programming, in time proportional to `most` times the square of the
+/// number of multiples.
 /// Requires at least one input, inputs of at least 1, and `most >= 1`.
 std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
                                    size_t most);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_DATA_DATA_H_
 #define STOWAGE_DATA_DATA_H_
 
-// The package's umbrella header: data sets, their batches, shuffling and prefetching.
+// The umbrella header of data/, which provides data sets, their batches, shuffling and prefetching.
 
 #include "data/batching.h"           // IWYU pragma: export
 #include "data/contrastive_texts.h"  // IWYU pragma: export

@@ -38,7 +38,7 @@ struct DigitsData {
   /// kInvalidArgument, with line and column, for a malformed row, and if there are fewer than five
   /// rows.
   static Result<DigitsData> Load(const std::string& path, uint64_t seed);
-  /// Reads the content of a file, which errors call `origin`.
+  /// Parses the content of a file. `origin` names the file in errors.
   static Result<DigitsData> FromCsv(std::string_view csv,
                                     std::string_view origin, uint64_t seed);
 };

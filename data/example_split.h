@@ -56,7 +56,6 @@ struct ExampleSplit {
 /// longer than seq + 1 tokens is dropped if `drops` is true or if truncation would remove all
 /// learned tokens, and truncated otherwise. Returns kInvalidArgument, with `origin`, if fewer than
 /// 2 examples remain.
-/// examples remain.
 Result<ExampleSplit> SplitExamples(TokenExamples examples, ExampleKind kind,
                                    int64_t seq, bool drops,
                                    std::string_view origin);

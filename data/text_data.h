@@ -52,7 +52,7 @@ class TextData {
   /// or kIo if the file cannot be read. Returns kInvalidArgument if it is empty or binary, if
   /// `seq < 1`, or if the last tenth of the text is not longer than `seq`.
   static Result<TextData> Load(const std::string& path, int64_t seq);
-  /// Loads the content of a file, which errors call `origin`.
+  /// Normalizes and splits the content of a file. `origin` names the file in errors.
   static Result<TextData> FromText(std::string_view utf8,
                                    std::string_view origin, int64_t seq);
 

@@ -73,7 +73,7 @@ struct ImportContext {
   /// The inputs "seed" and "step", i64 scalars, declared by the first random draw.
   Operand seed = {}, step = {};
   int64_t draws = 0;
-  int64_t loops_tried_again = 0;  // unrolled since they failed as loops
+  int64_t loops_tried_again = 0;  // unrolled after failing as loops
   Bytes folded = 0;               // total size of folded results
 };
 
@@ -130,7 +130,7 @@ class ImportedNode {
            context_.read.contains(node_.output(i));
   }
 
-  // --- Attributes; `otherwise` is the default value ---
+  // --- Attributes (`otherwise` is the default value) ---
 
   const pb::AttributeProto* Find(std::string_view name) const;
   int64_t Int(std::string_view name, int64_t otherwise) const;

@@ -66,9 +66,9 @@ struct OnnxLoss {
   OnnxLossKind kind = OnnxLossKind::kCrossEntropy;
   /// The output from which the loss is computed, or which is the loss. If empty, the first output.
   std::string output = {};
-  /// The name of the new input for labels, and its shape. By default the shape is that of the
-  /// output. For a cross-entropy, the class axis is then omitted, which is axis 1 if there are four
-  /// or more dimensions, and the last axis otherwise.
+  /// The name of the new input for labels, and its shape. By default, the labels have the shape of
+  /// the output, without the class axis for a cross-entropy. The class axis is axis 1 if there are
+  /// four or more dimensions, and the last axis otherwise.
   std::string labels = "labels";
   std::optional<std::vector<int64_t>> labels_shape = {};
 };
@@ -92,8 +92,8 @@ struct OnnxBuildOptions {
   /// cross-entropy has a second output, "accuracy", which is an f32: the fraction of labels that
   /// have the largest logit. Params and states are the same as in the graph for training.
   bool evaluation = false;
-  /// With a loss, the graph has the model's outputs instead. Outputs that depend on weights that
-  /// the loss does not train are omitted.
+  /// With a loss, the graph has the model's outputs instead of "loss". Outputs that depend on
+  /// weights that the loss does not train are omitted.
   bool trained_outputs = false;
   /// Patterns (GlobMatches) of names of tensors that are weights although they look like constants
   /// (OnnxModel::tensors).

@@ -19,8 +19,8 @@
 
 namespace stowage::onnx {
 
-/// The supported operator sets are kUsualOpset (onnx/node.h) and later. Earlier ones are supported
-/// for ops that they define in the same way.
+/// The range of supported operator sets. Operator sets before kUsualOpset (onnx/node.h) are
+/// supported only for ops with the same definition.
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 

@@ -52,9 +52,9 @@ class FunctionTable {
     /// A function that calls itself, directly or indirectly, or null.
     const pb::FunctionProto* recursive = nullptr;
   };
-  /// Returns the number of nodes after inlining functions, at most `most`. All branches count, also
-  /// those that may not be taken. Recursive calls, and calls nested deeper than `depth`, count as
-  /// one node. Linear in the size of the file.
+  /// Returns the number of nodes after inlining functions, at most `most`. All branches count,
+  /// including branches that may not be executed. Recursive calls, and calls nested deeper than
+  /// `depth`, count as one node. Linear in the size of the file.
   WrittenOut CountWrittenOut(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       int64_t most, size_t depth) const;

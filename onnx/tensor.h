@@ -106,8 +106,8 @@ class DeclaredTypes {
 /// - A single number, of rank 0 or 1, with a name that an exporter generates: a numbered name such
 ///   as "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0" or "model/scale/y:0", or the name of
 ///   the function that created it, "zeros" or "full_3", or cast it, "p_cast".
-/// - A mask: zeros and a single other value of at most -100, values of which all except zeros are
-///   at most -10,000, or a lower triangle of ones.
+/// - A mask: zeros and a single other value of at most -100, values that are zero or at most
+///   -10,000, or a lower triangle of ones.
 /// - Zeros named like "val_7" that are the scale or shift of a norm, or the initial state of an
 ///   LSTM, a GRU or an RNN. Ones that are such a scale or shift.
 /// - Frequencies of rotary embeddings, whose name ends in "inv_freq", and tables in which each

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_PYTHON_ARRAYS_H_
 #define STOWAGE_PYTHON_ARRAYS_H_
 
-// Exchanges arrays with Python. An incoming array is viewed in place through the buffer protocol
-// (NumPy, array, bytes) or DLPack (PyTorch, JAX). It is copied only to convert between i32 and i64.
-// An outgoing array is a NumPy array.
+// Passes arrays from and to Python. An incoming array is viewed in place through the buffer
+// protocol (NumPy, array, bytes) or DLPack (PyTorch, JAX). It is copied only to convert between i32
+// and i64. An outgoing array is a NumPy array.
 //
 //   const ArrayView x(object, "x");
 //   x.CheckIs(TensorType{DType::kF32, {64, 10}});
@@ -65,7 +65,7 @@ namespace stowage::python {
 /// A view of an array, which the view keeps alive.
 class ArrayView {
  public:
-  /// Views `object`, which errors call `what`. Raises TypeError if the object is not an array, and
+  /// Views `object`. `what` names it in errors. Raises TypeError if the object is not an array, and
   /// WrongDType for an unsupported element type. Raises InvalidArgument if the array is not
   /// contiguous or is on another device, or if its library refuses to export it.
   ArrayView(pybind11::handle object, std::string what);

@@ -39,7 +39,7 @@ struct Model {
   std::string name;
   ModelFn train;     // with the output "loss"
   ModelFn evaluate;  // may be empty
-  /// Computes "loss" in evaluations. May be empty if `evaluate` does.
+  /// Computes "loss" in evaluations. May be empty if `evaluate` computes it.
   ModelFn validate = {};
   /// Builds the graphs of `evaluate` for other batch sizes, if a file fixes its batch size.
   ModelFn evaluate_resized = {};

@@ -73,7 +73,7 @@ class TurnsOfThisProcess {
 /// Settings of an optimizer by name. A flag is 0 or 1.
 using OptimizerSettings = std::map<std::string, double>;
 
-/// The arguments of `stowage.plan`. The defaults are those of the library.
+/// The arguments of `stowage.plan`, with the defaults of the library.
 struct Request {
   std::optional<Bytes> budget = {};
   /// "auto", "none", or "micro_batches" and choices of memory optimizations by name

@@ -132,7 +132,8 @@ class Trainer {
   double rate() const { return RateAt(steps_ + 1); }
   double RateAt(int64_t step) const { return rate_.At(step); }
 
-  /// The inputs of param groups (StepInputs), and their values in all later steps, initially zero.
+  /// Returns the inputs of param groups (StepInputs). Their values, set below, apply to all later
+  /// steps and are initially zero.
   const std::vector<std::string>& group_inputs() const {
     return step_inputs_.others.of_groups();
   }

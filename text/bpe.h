@@ -108,7 +108,7 @@ class Bpe {
   void KeepWholeWords();
 
   TokenTexts texts_;
-  std::array<int32_t, 256> byte_ids_{};  // of bytes or "<0x00>" etc.; -1: none
+  std::array<int32_t, 256> byte_ids_{};  // of bytes or "<0x00>" etc., or -1
   std::unordered_map<char32_t, int32_t> character_ids_;
   std::vector<Merge> merges_;
   int merge_shift_ = 63;

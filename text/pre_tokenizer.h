@@ -60,8 +60,8 @@ struct PreTokenizerStep {
 /// The pattern of GPT-2, which is ByteLevel in tokenizer.json.
 extern const char* const kGpt2Pattern;
 
-/// Returns the steps that a name in GGUF files denotes: "gpt-2", "llama-bpe", "qwen2", "smollm",
-/// ... Returns kUnsupported, with the known names, for another name.
+/// Returns the steps for a name in GGUF files, such as "gpt-2", "llama-bpe", "qwen2" or "smollm".
+/// Returns kUnsupported, with the known names, for another name.
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name);
 
 /// Returns whether tokenizers with this name in GGUF files encode a word that is a token as this

@@ -34,7 +34,7 @@ struct SentencePieceModel {
   std::vector<std::string> pieces = {};  // by id
   std::vector<double> scores = {};
   std::vector<int32_t> types = {};
-  bool is_unigram = false;  // false: byte pair encoding
+  bool is_unigram = false;  // false means byte pair encoding
   bool byte_fallback = true;
   SentencePieceRules rules = {};
   // The text to which an unknown piece is decoded. If absent, it is the text of the piece.

@@ -28,7 +28,7 @@ class TextTemplate {
   /// A run of special tokens, or a placeholder for a text.
   struct Piece {
     std::vector<int32_t> tokens = {};
-    int text = -1;  // the text of a placeholder, 0 or 1; -1: special tokens
+    int text = -1;  // text of a placeholder, 0 or 1; -1 otherwise
     int32_t type = 0;
   };
 
