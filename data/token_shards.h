@@ -59,8 +59,8 @@ class TokenShards {
   /// the same part. Place returns the window with this index.
   static int64_t CountPlaces(std::span<const Part> parts, int64_t size);
   static Part Place(std::span<const Part> parts, int64_t size, int64_t index);
-  /// As above, for adjacent windows. Each begins at the last token of the window before it.
-  /// Requires `size > 1`.
+  /// Returns the number of adjacent windows of `size` tokens. Each begins at the last token of the
+  /// window before it. Window returns the window with this index. Requires `size > 1`.
   static int64_t CountWindows(std::span<const Part> parts, int64_t size);
   static Part Window(std::span<const Part> parts, int64_t size, int64_t index);
 

@@ -35,7 +35,8 @@ namespace stowage::onnx {
 /// The first operator set in which all ops broadcast according to NumPy's rules.
 inline constexpr int64_t kUsualOpset = 7;
 
-/// The results of a node in the file's order. Results that the file omits are inert values.
+/// The results of a node in the file's order. Results that the file omits are inert
+/// (ir/builder.h): they have no value.
 using Values = std::vector<Value>;
 
 /// The meaning of a name in the file: a value, a tensor of the file, or a constant.
@@ -211,7 +212,7 @@ class Body {
   /// Returns the body's operand for an operand of the enclosing graph. Repeated calls return the
   /// same operand, which lives as long as the body.
   Operand* Capture(Operand* outer);
-  /// As above, for an operand of the model's graph, which all enclosing bodies capture.
+  /// Captures an operand of the model's graph in all enclosing bodies and in this body.
   Operand* CaptureOfModel(Operand* operand);
   /// Returns the leaf for a captured operand, and adds it on first use.
   Value LeafFor(const Operand& captured);

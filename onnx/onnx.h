@@ -154,8 +154,9 @@ class OnnxModel {
   Result<std::string> WithWeights(
       const Graph& graph, const std::function<Status(NamedArray&)>& give) const;
 
-  /// As above, without a graph. `give` is called for each float tensor of the file, without its
-  /// bytes, and must return true if it has set new bytes.
+  /// Returns the bytes of the file with new weights, for which no graph is required. `give` is
+  /// called for each float tensor of the file, without its bytes, and must return true if it has
+  /// set new bytes.
   Result<std::string> WithWeights(
       const std::function<Result<bool>(NamedArray&)>& give) const;
 

@@ -78,8 +78,8 @@ class ArrayView {
 
   /// Raises WrongDType or InvalidArgument unless the array has this type.
   void CheckIs(const TensorType& expected) const;
-  /// As CheckIs, but also accepts float32 for bf16, since ToNumpy returns bf16 as float32. Returns
-  /// true if the array is such a float32 array, which must be rounded (RoundToBF16).
+  /// Checks like CheckIs, but also accepts float32 for bf16, since ToNumpy returns bf16 as float32.
+  /// Returns true if the array is such a float32 array, which must be rounded (RoundToBF16).
   bool CheckIsWeight(const TensorType& expected) const;
   /// Returns the elements with type `wanted`: in place, or converted between i32 and i64 into
   /// `converted`. Raises the exceptions of CheckIs, and InvalidArgument, with its position, for a

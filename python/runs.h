@@ -42,7 +42,7 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
 
   /// Claims the files, and resumes from the checkpoint. `trainer` must outlive this object. Raises
   /// the errors of RunCheckpoints::Claim and Resume and of RunLog::Open. Raises InvalidArgument if
-  /// the trainer has executed another number of steps, other than 0, than the checkpoint.
+  /// the trainer has executed steps already, and their number differs from the checkpoint's.
   PythonRun(Trainer& trainer, const Files& files);
 
   /// Returns the number of steps before the first step of the run.

@@ -53,7 +53,8 @@ Status ReadNormalizer(const nlohmann::json& normalizer, TokenizerParts* parts);
 Status ReadPreTokenizer(const nlohmann::json& pre_tokenizer,
                         TokenizerParts* parts, bool* by_bytes);
 
-/// The decoder must be ByteLevel if and only if `by_bytes`, which ReadPreTokenizer sets.
+/// Reads the decoder, which must be ByteLevel if and only if `by_bytes`, which ReadPreTokenizer
+/// sets.
 Status ReadDecoder(const nlohmann::json& decoder, bool by_bytes,
                    TokenizerParts* parts);
 
