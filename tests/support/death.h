@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_DEATH_H_
 #define STOWAGE_TESTS_SUPPORT_DEATH_H_
 
-// Runs code that should abort in a child process, and returns how the child ended.
+// Runs code that should abort in a child process, and reports whether it aborted and what it
+// printed.
 //
 //   const Death death = RunUntilDeath([] { STOWAGE_CHECK(1 == 2); });
 //   CHECK(death.aborted);
@@ -13,12 +14,12 @@
 namespace stowage::testing {
 
 struct Death {
-  bool aborted = false;      // ended by SIGABRT
-  std::string error_output;  // what it wrote to stderr
+  bool aborted = false;      // the child was ended by SIGABRT
+  std::string error_output;  // the child's stderr
 };
 
-/// Forks, so call it before the test starts threads. If `code` returns, `aborted` is
-/// false.
+/// Runs `code` in a child process. Because it forks, call it before the test starts threads. If
+/// `code` returns, `aborted` is false.
 Death RunUntilDeath(const std::function<void()>& code);
 
 }  // namespace stowage::testing

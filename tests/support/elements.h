@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 #define STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 
-// Conversion of elements in memory to and from the interpreter's doubles, and memory with
-// guards that detect writes out of bounds.
+// Helps tests to compare tensors in memory with the interpreter's doubles: conversion of
+// elements, an error measure, and a buffer whose guards detect writes out of bounds.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,30 +14,31 @@
 
 namespace stowage {
 
-/// Rounded once.
+/// Writes `x` at `to` as an element of `dtype`. A float is rounded only once.
 void EncodeElement(DType dtype, double x, std::byte* to);
+/// Returns the element of `dtype` at `from`.
 double DecodeElement(DType dtype, const std::byte* from);
 
-/// Byte offset, in its root, of the element that is `index`-th in row-major
-/// order.
+/// Returns the byte offset, within the root buffer, of the element with row-major index `index`.
 Bytes ElementOffset(int64_t index, const TensorType& type,
                     const Layout& layout);
 
-/// The largest difference, relative to the largest finite element of `want` or 1; NaN if only
-/// one element of a pair is NaN. Precondition: equal sizes.
+/// Returns the largest absolute difference between corresponding elements, divided by the largest
+/// finite magnitude in `want` or by 1, whichever is larger. Returns NaN if only one element of a
+/// pair is NaN. Requires that `got` and `want` have equal sizes.
 double LargestError(const std::vector<double>& got,
                     const std::vector<double>& want);
 
-/// Bytes between guards, initially 0xFF, which is NaN in every float type.
+/// A buffer between two guards. Its bytes are initially 0xFF, which is NaN in every float type.
 class GuardedBuffer {
  public:
   GuardedBuffer() = default;
-  /// `bytes` that start `shift` after a multiple of `alignment`.
+  /// Allocates `bytes` bytes that start `shift` bytes after a multiple of `alignment`.
   GuardedBuffer(Bytes bytes, size_t alignment, size_t shift = 0);
   std::byte* data() { return storage_.data() + start_; }
   const std::byte* data() const { return storage_.data() + start_; }
   size_t size() const { return size_; }
-  /// Whether the guards are unchanged.
+  /// Returns whether the guards are unchanged.
   bool intact() const;
 
  private:

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_FILES_H_
 #define STOWAGE_TESTS_SUPPORT_FILES_H_
 
-// Files that a test writes and reads.
+// Provides empty folders, unused paths and whole-file reads for tests that use files.
 //
 //   const std::string path = EmptyFolder("series") + "/m.ck";
 //   CHECK(ReadAll(path) == "whole");
@@ -18,7 +18,8 @@
 
 namespace stowage::testing {
 
-/// An empty folder of this test.
+/// Creates an empty folder below $TEST_TMPDIR, or below /tmp if that is not set, and returns its
+/// path. Deletes the previous content of the folder.
 inline std::string EmptyFolder(std::string_view name) {
   const char* const root = std::getenv("TEST_TMPDIR");
   const std::string folder = StrCat(root == nullptr ? "/tmp" : root, "/", name);
@@ -27,7 +28,7 @@ inline std::string EmptyFolder(std::string_view name) {
   return folder;
 }
 
-/// A path of this test at which no file exists; a different one for each call.
+/// Returns a path at which no file exists. Each call returns a different path.
 inline std::string NewFolder(std::string_view name) {
   static std::atomic<int> count = 0;
   const std::string folder = EmptyFolder(StrCat(name, "_", ++count));
@@ -35,7 +36,7 @@ inline std::string NewFolder(std::string_view name) {
   return folder;
 }
 
-/// The bytes of a file; empty if it cannot be read.
+/// Returns the bytes of a file, or an empty string if it cannot be read.
 inline std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

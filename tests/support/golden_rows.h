@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 #define STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 
-// Files of tests/goldens/: rows of comma-separated fields below a header line.
+// Reads the files of tests/goldens/, which hold rows of comma-separated fields below a header
+// line.
 //
 //   for (const OpGolden& golden : ReadOpGoldens("tests/goldens/lstm.csv")) { ... }
 
@@ -10,8 +11,8 @@
 
 namespace stowage {
 
-/// The fields of each row. Requires (doctest) that the file exists, that `header` is its first
-/// line, and that every row has as many fields.
+/// Returns the fields of each row. Fails the running doctest case if the file cannot be read, if
+/// its first line is not `header`, or if a row and `header` differ in their numbers of fields.
 std::vector<std::vector<std::string>> ReadGoldenRows(const std::string& path,
                                                      const std::string& header);
 
@@ -20,7 +21,7 @@ struct OpGolden {
   double value;
 };
 
-/// The rows of a file with the header case,what,index,value.
+/// Returns the rows of a file with the header "case,what,index,value".
 std::vector<OpGolden> ReadOpGoldens(const std::string& path);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_GRAPH_PEER_H_
 #define STOWAGE_TESTS_SUPPORT_GRAPH_PEER_H_
 
-// Access to a Graph's fields, so that tests can break a valid graph in one place and check that
-// Verify reports it.
+// Gives tests access to the private fields of a Graph. A test can break one field of a valid
+// graph and check that Verify reports it.
 //
 //   Graph graph = *ParseGraph(text);
 //   GraphTestPeer::Nodes(graph)[1].inputs[0] = 7;

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TESTS_SUPPORT_HEAP_PEAK_H_
 #define STOWAGE_TESTS_SUPPORT_HEAP_PEAK_H_
 
-// The peak of the heap while an object lives. Linking this replaces malloc and its relatives,
-// hence operator new too, by functions that count the bytes that glibc's return.
+// Measures the peak heap usage of a scope. Linking this library replaces malloc and related
+// functions, and therefore operator new, with wrappers that count the bytes that glibc's
+// functions return.
 //
 //   const HeapPeak peak;
 //   ReadOnnx(path);
@@ -13,14 +14,14 @@
 
 namespace stowage::testing {
 
-/// Counts all threads of the process. At most one object may exist at a time.
+/// Measures the heap usage of all threads of the process. At most one object may exist at a time.
 class HeapPeak {
  public:
-  /// Starts to count.
+  /// Starts the measurement.
   HeapPeak();
 
-  /// The most bytes in use at once since then, beyond those in use before. Absent under a
-  /// sanitizer, which has its own malloc, and without glibc.
+  /// Returns the peak number of bytes in use since construction, minus the bytes in use at
+  /// construction. Returns nullopt without glibc and under a sanitizer that has its own malloc.
   std::optional<int64_t> bytes() const;
 
  private:

@@ -1,13 +1,13 @@
 #ifndef STOWAGE_TESTS_SUPPORT_INTERPRET_H_
 #define STOWAGE_TESTS_SUPPORT_INTERPRET_H_
 
-// The reference implementation: evaluates a graph by plain loops over the definitions of its
-// ops, in double precision. Every value, views included, is a vector of its own in row-major
-// order; nothing is planned, reused, blocked or shared with the kernels. Integers and bools are
-// stored as doubles.
+// Evaluates a graph with a reference implementation of every op: plain loops in double
+// precision. Tests compare backends with it. Every value, including a view, is a separate vector
+// in row-major order. The interpreter does not plan, reuse or tile memory, and it shares no code
+// with the kernels. Integers and bools are stored as doubles.
 //
-// A graph of 16-bit floats is compared with kernels that compute in f32 and
-// round what they store; for that, its values can be rounded to their types.
+// Kernels for 16-bit floats compute in f32 and round what they store. For comparison with them,
+// the interpreter can round each value to its type.
 //
 //   Tensors values = Interpret(graph, {{"x", {1, 2}}, {"w", {3, 4}}});
 //   values["loss"][0];
@@ -20,24 +20,24 @@
 
 namespace stowage {
 
-/// Elements by name, in row-major order.
+/// The elements of each tensor in row-major order, keyed by the tensor's name.
 using Tensors = std::map<std::string, std::vector<double>>;
 
 enum class Rounding {
-  kNone,  // everything is a double: casts between float types change nothing,
-          // so derivatives exist
-  kTo16Bits,  // leaves and results of f16 and bf16 are the nearest numbers of
-              // those types, ties to even
+  kNone,  // Nothing is rounded. Casts between float types are identities, so
+          // the graph stays differentiable.
+  kTo16Bits,  // Each f16 or bf16 leaf and result is rounded to the nearest
+              // number of its type, ties to even.
 };
 
-/// Every value of `graph` by its name and every output by its own, given its
-/// leaves. Casts to integers truncate. An update's result is the new content;
-/// the leaf keeps the old. A missing leaf, a wrong size or an index out of range
-/// aborts.
+/// Evaluates `graph` on `leaves`. Returns every value under its name and every output under the
+/// output's name. Casts to integers truncate. The result of an in-place update is the new
+/// content, and the updated leaf keeps its old content. Aborts if a leaf is missing or has the
+/// wrong size, or if an index is out of range.
 Tensors Interpret(const Graph& graph, const Tensors& leaves,
                   Rounding rounding = Rounding::kNone);
 
-/// After a step: writes the results of the graph's updates into `leaves`.
+/// Writes the results of the graph's in-place updates into `leaves`, ready for the next step.
 void CarryOver(const Graph& graph, const Tensors& values, Tensors* leaves);
 
 }  // namespace stowage

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
 #define STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
 
-// The arguments of the interpreter's definitions of ops: one node, its operands and its results
-// as plain arrays. Definitions outside interpret.cc are in interpret_<kind>.cc, and declared at
-// the end of this header.
+// Declares the interpreter's op implementations and their argument: a node with its operands and
+// results as plain arrays. The implementations declared at the end of this header are in files
+// named interpret_<kind>.cc, and all others are in interpret.cc.
 //
 //   void Negate(Call& c) {
 //     for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = -c.input(0)[i];
@@ -23,7 +23,7 @@ namespace stowage::interpret {
 
 using Numbers = std::vector<double>;
 
-/// A tensor: shape and elements in row-major order.
+/// A tensor, with its elements in row-major order.
 struct Array {
   Shape shape;
   Numbers data;
@@ -35,7 +35,7 @@ struct Array {
   int64_t size() const { return static_cast<int64_t>(data.size()); }
 };
 
-/// The place of an element in row-major order.
+/// Returns the row-major position of the element with coordinates `index`.
 inline int64_t Position(const Shape& shape, const Dims& index) {
   int64_t position = 0;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -44,7 +44,7 @@ inline int64_t Position(const Shape& shape, const Dims& index) {
   return position;
 }
 
-/// The coordinates of an element.
+/// Returns the coordinates of the element with row-major position `position`.
 inline Dims Coordinates(const Shape& shape, int64_t position) {
   Dims index = Dims::Filled(shape.rank(), 0);
   for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -54,27 +54,28 @@ inline Dims Coordinates(const Shape& shape, int64_t position) {
   return index;
 }
 
-/// Element i of an index operand, which is in [0, limit).
+/// Returns element `i` of an index operand. Aborts if the element is not in [0, limit).
 inline int64_t IndexAt(const Array& indices, int64_t i, int64_t limit) {
   const auto index = static_cast<int64_t>(indices[i]);
   STOWAGE_CHECK(index >= 0 && index < limit);
   return index;
 }
 
-/// Calls visit(row number, position of the row's first element).
+/// Calls visit(row, position) for each row, where `position` is the row-major position of the
+/// row's first element. A row is a run of elements along the last dimension.
 template <typename Visit>
 void ForRows(const Array& x, const Visit& visit) {
   const int64_t n = x.shape.back();
   for (int64_t row = 0; row < x.size() / n; ++row) visit(row, row * n);
 }
 
-/// One node with its operands, and the results to fill.
+/// A node, its operands, and the results to fill in.
 struct Call {
   const Node& node;
   std::vector<const Array*> in;
-  std::vector<Array> out;  // shaped, zero
+  std::vector<Array> out;  // have their shapes, and are all zero
   const Graph& graph;
-  Rounding rounding = Rounding::kNone;  // of what bodies compute
+  Rounding rounding = Rounding::kNone;  // for the values of nested bodies
 
   const Array& input(size_t i) const { return *in.at(i); }
   int64_t Int(const char* name) const { return node.attrs.Int(name); }
@@ -87,15 +88,15 @@ struct Call {
   }
 };
 
-/// The derivative of gelu_tanh.
+/// Returns the derivative of gelu_tanh at `x`.
 double GeluTanhSlope(double x);
 
-/// The words of Philox for elements 4 * `quad` to 4 * `quad` + 3 of an op with that id; `stream`
-/// distinguishes ops of the same id.
+/// Returns the four Philox words for elements `4 * quad` to `4 * quad + 3` of the op with this
+/// id. `stream` distinguishes ops that have the same id.
 std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
                                     int64_t quad, uint32_t stream);
 
-// --- Definitions in files of their own ---
+// --- Implementations in interpret_<kind>.cc ---
 
 void AdagradUpdate(Call& c);
 void AdamUpdate(Call& c);
@@ -107,7 +108,7 @@ void AttentionQkvGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void Broadcast(Call& c);
-void CompactUpdate(Call& c);  // adamw_split_update and on
+void CompactUpdate(Call& c);  // low-precision states, split weights
 void Cond(Call& c);
 void Constant(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
@@ -116,7 +117,7 @@ void CrossEntropyGrad(Call& c);
 void CumSum(Call& c);
 void EpilogueMatMul(Call& c);
 void FusedAfter(Call& c,
-                const Array& product);  // what a fused_matmul makes of it
+                const Array& product);  // the epilogue of a fused_matmul
 void FusedElementwise(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);

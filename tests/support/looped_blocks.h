@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 #define STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 
-// A net of equal blocks, as one loop over stacked weights or in a branch.
+// Builds a net of identical residual blocks, as a loop over stacked weights, in a branch, or as
+// branches in a loop.
 //
 //   const Graph forward = MakeLoopedBlocks({.rows = 1024});
 
@@ -11,22 +12,25 @@
 
 namespace stowage::testing {
 
-/// The place of the blocks: iterations of a loop; one block in the second body of a cond, which
-/// is the body that runs (the first has one layer less); or such conds in a loop.
+/// The control flow that contains the blocks. With kLoop, each block is an iteration of a loop.
+/// With kBranch, the only block is the second body of a cond. That body is the one that runs, and
+/// the first body has one layer fewer. With kBranchInLoop, each iteration of a loop contains that
+/// cond.
 enum class BlocksIn : uint8_t { kLoop, kBranch, kBranchInLoop };
 
 struct LoopedBlocks {
   int64_t rows = 1024;
   int64_t blocks = 8;
-  int64_t width = 16;  // of what is carried from block to block
-  int64_t inner = 64;  // of what a block makes in between
-  int layers = 6;      // of a block
+  int64_t width = 16;  // columns of the value carried between blocks
+  int64_t inner = 64;  // columns of the values inside a block
+  int layers = 6;      // layers per block
   BlocksIn in = BlocksIn::kLoop;
 };
 
-/// The forward graph, with the scalar output "loss": each block carries on h plus what
-/// `layers` times tanh(a W), of the width `inner`, and one more product make of it. What
-/// layer i makes is called "a<i>" in the body; what the loss is the mean of is "a5", too.
+/// Returns the forward graph, whose scalar output is "loss". A block applies `layers` layers
+/// a = tanh(a W), which have `inner` columns and begin with a = h. It then returns h + a W, which
+/// has `width` columns. The result of layer i is named "a<i>" in the body. The value whose mean is
+/// the loss is named "a5" in the graph.
 Graph MakeLoopedBlocks(const LoopedBlocks& options);
 
 }  // namespace stowage::testing

@@ -1,14 +1,14 @@
 #ifndef STOWAGE_TESTS_SUPPORT_OFFLOAD_VALUES_IN_BODIES_H_
 #define STOWAGE_TESTS_SUPPORT_OFFLOAD_VALUES_IN_BODIES_H_
 
-// Graphs whose bodies offload values to the host.
+// Offloads random values in the bodies of loops and branches to the host.
 //
-// The values, and the readers between which they are offloaded, are random, unlike those of the
-// memory optimization (planner/fit/offload/offload.h). So planning, validation and execution of
-// such bodies are tested on more graphs than the optimization makes.
+// Both the values and the readers between which they are offloaded are random. The offload
+// optimization (planner/fit/offload/offload.h) creates only some of these graphs. The random
+// graphs therefore test planning, validation and execution more widely.
 //
 //   const Graph graph = OffloadValuesInBodies(MakeRandomControlFlow(seed), seed);
-//   CHECK(fit::FindHostUse(graph).values > 0);  // of most seeds
+//   CHECK(fit::FindHostUse(graph).values > 0);  // true for most seeds
 
 #include <cstdint>
 
@@ -16,8 +16,9 @@
 
 namespace stowage::testing {
 
-/// `graph`, with about half of the values that are made and read in its bodies, at any depth,
-/// offloaded between two of their readers. It computes the same.
+/// Returns a copy of `graph` that computes the same results. About half of the values that are
+/// computed and read in its bodies, at any nesting depth, are offloaded. Each is offloaded ahead of
+/// one of its readers, chosen at random.
 Graph OffloadValuesInBodies(const Graph& graph, uint64_t seed);
 
 }  // namespace stowage::testing

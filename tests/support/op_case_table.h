@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
 #define STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
 
-// Builds the rows of the op test table (op_cases.h). Rows outside op_cases.cc are in
-// op_cases_<kind>.cc, whose functions are declared at the end of this header.
+// Builds the rows of the op test table (op_cases.h). The functions declared at the end of this
+// header add the rows in files named op_cases_<kind>.cc, and op_cases.cc adds all other rows.
 //
 //   void AddPooling(OpCaseTable& t) {
 //     t.Add(OpKind::kMaxPool, " of a row", {t.Spread("x", {1, 1, 9})},
@@ -33,28 +33,28 @@ inline constexpr SourceLoc kLoc;
 inline constexpr auto kInteger = Content::kInteger;
 inline constexpr auto kSpread = Content::kSpread;
 
-/// The tolerance of a kernel of `op`, unless its row sets another.
+/// Returns the default tolerance of the rows of `op`.
 inline double Tolerance(DType real, OpKind op) {
   if (real == DType::kF64) return 1e-12;
   if (real == DType::kF32) return 1e-5;
-  // A bf16 number has 8 bits, an f16 number 11: where an error of f32 tips the
-  // rounding, the result is off by this much at most.
+  // The significand has 8 bits in bf16 and 11 bits in f16. If an f32 error
+  // changes the direction of the rounding, the result is off by at most this.
   const double last_bit = real == DType::kF16 ? 0x1p-10 : 0x1p-7;
   switch (op) {
-    // Scores, probabilities and logits may have 16 bits on the way too.
+    // Scores, probabilities and logits may also be rounded to 16 bits.
     case OpKind::kAttention:
     case OpKind::kLinearCrossEntropy:
       return 2 * last_bit;
-    // Every part is rounded.
+    // The result of each fused op is rounded.
     case OpKind::kFusedElementwise:
     case OpKind::kFusedMatMul:
-    // Where a device's library lacks the epilogue.
+    // The same, if the device's library does not support the epilogue.
     case OpKind::kEpilogueMatMul:
       return 4 * last_bit;
-    // Nor are a position's states better known to the next one.
+    // The states that a time step reads from the previous one are rounded.
     case OpKind::kLstm:
       return 2 * last_bit;
-    // Likewise, and their differences are summed.
+    // Intermediate values are rounded, and sums accumulate their errors.
     case OpKind::kAttentionGrad:
     case OpKind::kAttentionQkvGrad:
     case OpKind::kAttentionBiasGrad:
@@ -84,7 +84,7 @@ class OpCaseTable {
   static LeafSpec Bool(const char* name, const Shape& shape) {
     return {name, DType::kBool, shape, kInteger, 0, 2};
   }
-  // A statistic of real operands: f32 for bf16 and f16.
+  // Returns a statistic of real operands. It is f32 if they are bf16 or f16.
   LeafSpec Statistic(const char* name, const Shape& shape) const {
     return {name, real_ == DType::kF64 ? DType::kF64 : DType::kF32, shape};
   }
@@ -105,7 +105,8 @@ class OpCaseTable {
     return rows_.back();
   }
 
-  // An elementwise op of x: contiguous, through a view, of a single element.
+  // Adds rows of an elementwise op with a contiguous operand, a view, and a
+  // scalar.
   void AddUnary(OpKind op, Unary f, LeafSpec x) {
     x.shape = {3, 5};
     Add(op, "", {x}, [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
@@ -118,7 +119,8 @@ class OpCaseTable {
         [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
   }
 
-  // An elementwise op of a and b: contiguous, through views, broadcast.
+  // Adds rows of an elementwise op with two contiguous operands, with views,
+  // and with broadcasting.
   void AddBinary(OpKind op, Binary f, LeafSpec a, LeafSpec b,
                  const std::string& variant = "") {
     const auto plain = [f](GraphBuilder&, In in) {
@@ -136,7 +138,8 @@ class OpCaseTable {
     Add(op, variant + " with broadcasting", {a, b}, plain);
   }
 
-  // The gradient of a unary op, read from its input or from its output.
+  // Adds rows of the gradient of a unary op, which reads the op's input or its
+  // output.
   void AddUnaryGrad(OpKind op, Binary f, LeafSpec x_or_y) {
     x_or_y.shape = {5, 3};
     Add(op, "", {x_or_y, Real("dy", {5, 3})},
@@ -155,7 +158,7 @@ class OpCaseTable {
   std::vector<OpCase> rows_;
 };
 
-// --- Rows in files of their own ---
+// --- Rows in op_cases_<kind>.cc ---
 
 void AddAttention(OpCaseTable& t);
 void AddBatchNorm(OpCaseTable& t);

@@ -1,10 +1,9 @@
 #ifndef STOWAGE_TESTS_SUPPORT_OP_CASES_H_
 #define STOWAGE_TESTS_SUPPORT_OP_CASES_H_
 
-// The op test table: small graphs, at least one for every op of ir/ops.def,
-// with odd shapes, and with views and broadcasts as operands. Gradient checks
-// and kernel comparisons run over all of its rows, so a new op gets its tests
-// by a row here.
+// Provides the op test table, a list of small graphs with at least one for every op of
+// ir/ops.def. Shapes are odd, and operands include views and broadcasts. Gradient checks and
+// kernel comparisons run on all rows, so a row is all that a new op needs to be tested.
 //
 //   for (const OpCase& c : OpCases(DType::kF32)) {
 //     const Graph graph = BuildCase(c);
@@ -25,13 +24,13 @@
 
 namespace stowage {
 
-/// The content of a leaf.
+/// The distribution of a leaf's elements.
 enum class Content {
   kReal,     // uniform in [low, high)
-  kInteger,  // uniform integers in [low, high); also for bool
-  /// Odd multiples of kKinkDistance, each at most once in the case: no two
-  /// elements are closer than twice that, and none is closer to 0 than that.
-  /// For ops with kinks, where elements meet or cross 0.
+  kInteger,  // uniform integers in [low, high); also used for bool
+  /// Distinct odd multiples of kKinkDistance, for ops with kinks at 0 or where
+  /// two elements are equal. Every element is at least kKinkDistance away from
+  /// 0, and at least twice that away from every other element of the case.
   kSpread,
 };
 inline constexpr double kKinkDistance = 1.0 / 64;
@@ -48,33 +47,33 @@ struct LeafSpec {
 };
 
 struct OpCase {
-  std::string name;  // unique; begins with the op's
+  std::string name;  // unique; begins with the name of the op
   OpKind op;
   std::vector<LeafSpec> leaves;
-  /// Builds the op on the leaves, in order; returns the results to compare.
+  /// Builds the op on the leaves, in order, and returns the results to compare.
   std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>
       build;
-  /// The first results that have gradients; the others are statistics (a log-sum-exp, a
-  /// mean).
+  /// The number of differentiable results. They come first, and statistics (a log-sum-exp, a
+  /// mean) follow.
   int differentiable = 1;
-  /// Largest error of a kernel that computes in the type of real operands (in
-  /// f32 for bf16 and f16), relative to the largest element of the result or 1.
+  /// The largest permitted error, as LargestError defines it, of a kernel that computes in the
+  /// type of the real operands, or in f32 if they are bf16 or f16.
   double tolerance = 0;
 };
 
-/// All rows, with f32, f64, bf16 or f16 as the type of real operands. Rows of
-/// bf16 and f16 are for kernels that compute in f32 and round what they store;
-/// expect what Interpret gives with Rounding::kTo16Bits.
+/// Returns all rows, with f32, f64, bf16 or f16 as the type of real operands. Rows of bf16 and
+/// f16 are for kernels that compute in f32 and round what they store. Compare such kernels with
+/// Interpret under Rounding::kTo16Bits.
 std::vector<OpCase> OpCases(DType real);
 
-/// The rows for which the GPU has kernels: all but those with a softcap.
+/// Returns the rows for which the GPU has kernels, which are all except those with a softcap.
 std::vector<OpCase> GpuOpCases(DType real);
 
-/// The case's graph, of the case's name; its outputs are "y0", "y1", ...
+/// Returns the graph of the case. It has the name of the case and outputs "y0", "y1", ...
 Graph BuildCase(const OpCase& c);
 
-/// The case's leaves, filled; the same for the same seed. Reals are f32
-/// numbers, those of bf16 and f16 leaves numbers of their types.
+/// Returns the leaves of the case, filled with random elements that depend only on `seed`. Reals
+/// are representable in f32, and in the leaf's type if that is bf16 or f16.
 Tensors CaseLeaves(const OpCase& c, uint64_t seed = 1);
 
 }  // namespace stowage

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
 #define STOWAGE_TESTS_SUPPORT_RANDOM_BATCH_MODEL_H_
 
-// Random models of a batch whose losses are sums, means, quotients and others. By construction
-// it is known whether a loss can be computed from parts of the batch.
+// Builds random models whose losses over a batch are sums, means, quotients and others. Each
+// model states whether its loss can be computed from micro-batches, for tests of gradient
+// accumulation.
 //
 //   const RandomBatchModel model = {.seed = 1, .is_split = true};
 //   Graph whole = model.Build(8), part = model.Build(2);
@@ -15,7 +16,8 @@
 
 namespace stowage::testing {
 
-/// Inputs: x, (batch, kTime, kWidth); "mask", (batch, kTime); "labels", below kClasses.
+/// The dimensions of the inputs. "x" has the shape (batch, kTime, kWidth), and "mask" has the shape
+/// (batch, kTime). "labels" has the shape (batch, kTime) and holds integers in [0, kClasses).
 constexpr int64_t kTime = 3, kWidth = 4, kClasses = 5;
 
 class Random {
@@ -32,7 +34,7 @@ class Random {
 
 struct RandomBatchModel {
   uint64_t seed;
-  bool is_split;  // whether parts of the batch make up the batch
+  bool is_split;  // the loss can be computed from micro-batches
   DType dtype = DType::kF64;
 
   Graph Build(int64_t batch) const;

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RANDOM_GRAPH_H_
 #define STOWAGE_TESTS_SUPPORT_RANDOM_GRAPH_H_
 
-// Random graphs for differential tests: params that are used several times,
-// views of views, results that may be written in place, nodes with several
-// results, dead ends, integer inputs, dropout. Values stay bounded, so that
-// differences are finite.
+// Builds random models and training steps for differential tests. They contain
+// params that are used several times, views of views, results that may be
+// written in place, nodes with several results, unused results, integer inputs
+// and dropout. Values stay bounded, so differences are finite.
 //
 //   const Graph step = MakeRandomStep(seed);
 
@@ -16,14 +16,15 @@
 
 namespace stowage::testing {
 
-/// A small deterministic generator (SplitMix64, Steele, Lea & Flood 2014).
+/// A small random number generator with the same results on every platform (SplitMix64, Steele,
+/// Lea & Flood 2014).
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(seed) {}
   uint64_t Next();
-  /// Uniform in [0, n). Precondition: n >= 1.
+  /// Returns a uniform integer in [0, n). Requires `n >= 1`.
   int64_t Below(int64_t n);
-  /// Uniform in [low, high).
+  /// Returns a uniform number in [low, high).
   double Uniform(double low, double high);
 
  private:
@@ -32,17 +33,17 @@ class Rng {
 
 inline constexpr int64_t kRandomModelVocabulary = 7;
 
-/// The forward graph of a seed, with the scalar output "loss". Integer inputs
-/// hold indices below kRandomModelVocabulary.
+/// Returns a random forward graph with the scalar output "loss". Elements of
+/// integer inputs must be in [0, kRandomModelVocabulary).
 Graph MakeRandomModel(uint64_t seed);
 
-/// The training step of that graph, by an optimizer that depends on the seed, its
-/// gradients clipped for some.
+/// Returns the training step of MakeRandomModel(seed). The seed also selects the optimizer, and
+/// whether the step has gradient clipping and loss scaling.
 Graph MakeRandomStep(uint64_t seed);
 
-/// Writes every input of `runner` with values that depend on `seed`, its name
-/// and the step alone: floats in [-1, 1), indices in range, "lr", "step" and
-/// "seed" as a training loop would.
+/// Writes all inputs of `runner`. The content of an input depends only on
+/// `seed`, the input's name and `step`. Floats are in [-1, 1), and indices are in
+/// range. "lr", "step" and "seed" get plausible values.
 void WriteRandomInputs(Runner& runner, uint64_t seed, int64_t step);
 
 }  // namespace stowage::testing

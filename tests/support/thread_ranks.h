@@ -1,11 +1,12 @@
 #ifndef STOWAGE_TESTS_SUPPORT_THREAD_RANKS_H_
 #define STOWAGE_TESTS_SUPPORT_THREAD_RANKS_H_
 
-// Ranks that are threads of one process: after a barrier each rank sums its block from the
-// memory of all others, and copies their blocks.
+// Implements collectives between threads of one process, for tests of several ranks. After a
+// barrier, each rank sums its own block from the memory of all ranks, and copies the other blocks
+// from their ranks.
 //
 //   ThreadRanks ranks(4);
-//   ranks.Run([&](Collectives& rank) { ... });  // on a thread for each
+//   ranks.Run([&](Collectives& rank) { ... });  // each rank on its own thread
 
 #include <barrier>
 #include <cstddef>
@@ -24,17 +25,18 @@ class ThreadRanks {
   explicit ThreadRanks(int ranks);
   ~ThreadRanks();
 
-  /// Calls `run` on a thread for each rank, and waits for all.
+  /// Calls `run` for each rank, each on its own thread, and waits until all calls have returned.
   void Run(const std::function<void(Collectives&)>& run);
 
-  /// Bytes that rank 0 would have sent so far: for a sum its part of each other block, for a
-  /// gather its own block to each other rank.
+  /// Returns the bytes that rank 0 would have sent so far over a network. A reduce-scatter sends
+  /// each other rank its block, and an all-gather sends rank 0's block to each other rank. An
+  /// all-reduce does both.
   int64_t sent_bytes() const;
 
  private:
   class Rank;
   std::barrier<> meeting_;
-  std::vector<std::span<std::byte>> values_;  // by rank, while they are met
+  std::vector<std::span<std::byte>> values_;  // per rank, during a collective
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_WRAPPED_BACKEND_H_
 #define STOWAGE_TESTS_SUPPORT_WRAPPED_BACKEND_H_
 
-// A backend that forwards every call to another one, for tests that override a part of it.
+// Provides a backend that forwards every call to another backend, for tests that override some of
+// its functions.
 //
 //   class Failing final : public WrappedBackend {
 //     using WrappedBackend::WrappedBackend;
@@ -28,7 +29,7 @@ namespace stowage::testing {
 
 class WrappedBackend : public Backend {
  public:
-  /// `inner` must outlive this.
+  /// `inner` must outlive this object.
   explicit WrappedBackend(Backend& inner) : inner_(inner) {}
 
   std::string_view name() const override { return inner_.name(); }
@@ -84,7 +85,7 @@ class WrappedBackend : public Backend {
   Backend& inner_;
 };
 
-/// Calls `on_copy`, if there is one, before values are copied into the arena.
+/// A backend that calls `on_copy`, if set, before it copies values into the arena.
 class WatchedBackend final : public WrappedBackend {
  public:
   using WrappedBackend::WrappedBackend;
