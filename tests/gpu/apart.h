@@ -1,13 +1,13 @@
 #ifndef STOWAGE_TESTS_GPU_APART_H_
 #define STOWAGE_TESTS_GPU_APART_H_
 
-// Checks of a device, each in a process of its own, so that a check that breaks its context,
-// crashes or never ends loses only its own rows. The process that runs them opens no device; its
-// forks do.
+// Runs checks of a device, each in a separate process. If a check corrupts its CUDA context,
+// crashes or hangs, only the rows of that check are lost. The parent process does not open the
+// device. Only its forked children do.
 //
 //   const ApartResult result = RunApart(names, {.timeout = 60},
 //       [&](const std::string& name, const CheckReport& report) {
-//         report.At("matmul");  // named, should the check die there
+//         report.At("matmul");  // reported if the check dies in this section
 //         report.Row({.name = name, .figure = "1 of 1 cases"});
 //         return true;
 //       });
@@ -24,43 +24,45 @@ namespace stowage::testing {
 
 using ShowRow = std::function<void(const CheckRow&)>;
 
-/// The report that the process of a check writes.
+/// Sends messages from the process of a check to the parent process.
 class CheckReport {
  public:
   explicit CheckReport(int file) : file_(file) {}
 
+  /// Reports a result of the check.
   void Row(const CheckRow& row) const;
-  /// The part of the check that runs from now on; its row names it if the check dies there.
+  /// Reports the section of the check that starts now. If the check dies in that section, its row
+  /// names the section.
   void At(std::string_view part) const;
 
  private:
-  int file_;  // written, a line a message
+  int file_;  // a file descriptor, to which each message is one line
 };
 
-/// Runs one check in its process; false if it cannot.
+/// Runs one check in its process. Returns false if the check cannot run.
 using RunCheck =
     std::function<bool(const std::string& name, const CheckReport&)>;
 
 struct ApartOptions {
-  double timeout = 60;  // seconds that one check may take; then it is killed
-  double seconds = 0;   // after which no more are started; 0: no limit
+  double timeout = 60;  // seconds after which a check is killed
+  double seconds = 0;   // no check starts after this time; 0 means no limit
   std::set<std::string> skip = {};  // names, or first words of names
-  /// A row after which the remaining checks are not run, since without a device all would
-  /// fail.
+  /// Returns whether the remaining checks must not run after this row. Without a working device,
+  /// for example, all of them would fail. If empty, all checks run.
   std::function<bool(const CheckRow&)> ends = {};
-  /// Rows as JSON, one a line, each synced when it is known, then how each check ended:
-  /// appended to this file. Empty: none.
+  /// A file to which the rows of each check and then its outcome are appended. Each is a line of
+  /// JSON, synced to disk immediately. If empty, no file is written.
   std::string lines = {};
 };
 
 struct ApartResult {
-  std::vector<CheckRow> rows;  // a check that died has a failed row more
-  std::vector<std::string> died, skipped, waiting;
-  bool written = true;  // the lines
+  std::vector<CheckRow> rows;  // with an extra failed row per check that died
+  std::vector<std::string> died, skipped, waiting;  // names; not run: waiting
+  bool written = true;  // ApartOptions::lines was written without an error
 };
 
-/// Runs the checks one after the other; calls `shown`, where there is one, with each row
-/// when it is known.
+/// Runs the checks in sequence. Calls `shown`, unless it is empty, with each row as soon as the
+/// row is reported.
 ApartResult RunApart(const std::vector<std::string>& names,
                      const ApartOptions& options, const RunCheck& run,
                      const ShowRow& shown = {});

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_CUDNN_PROPERTY_H_
 #define STOWAGE_TESTS_GPU_CUDNN_PROPERTY_H_
 
-// cuDNN's description of a device, as JSON. Since 9.8 cuDNN can plan for a described device: with
-// its JSON, a machine without the device can list the engines for a convolution and the
-// workspace of each.
+// Reads cuDNN's description of a device as JSON. Since version 9.8, cuDNN can plan for a device
+// that is only described. A machine without the device can then list the engines for a
+// convolution, with the workspace size of each.
 //
 //   Result<CudnnProperty> property = ReadCudnnProperty(0, "");
 //   std::cout << property->json;
@@ -16,14 +16,15 @@
 namespace stowage::testing {
 
 struct CudnnProperty {
-  std::string library;  // its path
-  int64_t version = 0;  // 91900: 9.19.0
+  std::string library;  // the path of cuDNN
+  int64_t version = 0;  // 91900 for cuDNN 9.19.0
   std::string json;
 };
 
-/// Asks the cuDNN in the file or folder `given`, or, where it is empty, in $STOWAGE_CUDNN
-/// or where NVIDIA's libraries usually are. Error kDevice: there is no cuDNN, it is older
-/// than 9.8, or it has no such device; the message names the library and the call.
+/// Returns the description of device `device`. Loads cuDNN from the file or folder `given`. If
+/// `given` is empty, loads it from $STOWAGE_CUDNN or from the usual locations of NVIDIA's
+/// libraries. Returns kDevice if cuDNN is not found, is older than 9.8 or does not support the
+/// device. The message names the library and the failed call.
 Result<CudnnProperty> ReadCudnnProperty(int device, const std::string& given);
 
 }  // namespace stowage::testing

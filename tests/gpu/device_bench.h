@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_DEVICE_BENCH_H_
 #define STOWAGE_TESTS_GPU_DEVICE_BENCH_H_
 
-// Many steps of one program on a device: memory and time, of the whole step and op by op. A step
-// is started before the loss of the previous one is read, except where ops are timed.
+// Runs many steps of a program on a device, and measures the memory and time of a step and the
+// time of each op. A step is started before the loss of the previous step is read, except when ops
+// are timed.
 //
 //   const BenchCase bench = {.step = {.model = "gpt-nano"}};
 //   CheckRow row{.name = BenchName(bench)};
@@ -23,9 +24,9 @@ namespace stowage::testing {
 
 struct GrowthCase {
   SyntheticStep step = {.model = "gpt-nano"};
-  int64_t warm_up = 100;  // steps that are not looked at
+  int64_t warm_up = 100;  // steps before the measurement
   int64_t steps = 10'000;
-  /// Whether heap allocations in steps are counted, and are failures.
+  /// If true, a heap allocation in a step fails the row.
   bool count_heap = true;
 };
 
@@ -33,33 +34,35 @@ struct BenchCase {
   SyntheticStep step;
   int64_t warm_up = 20;  // steps that are not timed
   int64_t steps = 1000;
-  std::optional<Bytes> budget = {};  // met by recomputation where it must be
-  bool fused = true;                 // false: each op by a kernel of its own
+  std::optional<Bytes> budget = {};  // recomputes if needed to fit
+  bool fused = true;                 // if false, ops are not fused
 };
 
-/// "gpt2-124m bf16 16 x 1024, 6.0 GB".
+/// Returns for example "gpt2-124m bf16 16 x 1024, 6.0 GB", which is the model, the data type, the
+/// batch, the sequence length and the budget.
 std::string BenchName(const BenchCase& bench);
 
-// Errors of all three functions: of planning, of Session::Create and of the device.
+// The next three functions propagate errors of planning, of Session::Create and of the device.
 
-/// The device's free memory is the same, to the byte, before and after the
-/// steps, and they allocate nothing on the heap.
+/// Checks that steps do not leak. Fails the row unless the device's free memory is the same, to
+/// the byte, before and after the steps, and the steps allocate nothing on the heap.
 Status CheckGrowth(const GrowthCase& growth, Backend& backend,
                    gpu::Device& device, CheckRow* row);
 
-/// The median time of a step, from loss to loss. Fails the row unless the arena is as large as
-/// planned and within the budget, and all losses are finite.
+/// Measures the median time of a step, which is the time between the losses of consecutive steps.
+/// Fails the row unless the arena has the planned size and fits the budget, and all losses are
+/// finite.
 Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
                 CheckRow* row);
 
-/// The time of each kind of op in a step that runs op by op, waiting for the device
-/// after each; of every node the median over the steps. Largest first, with the
-/// operations a second.
+/// Measures the time of each kind of op, in steps that run op by op and wait for the device after
+/// each op. The time of a kind is the sum of its nodes' medians over the steps. The largest time
+/// comes first. The row's data also has the number of operations (FLOPs) of each kind.
 Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
                CheckRow* row);
 
-// The time of a branch in a step: a loop with a branch in each iteration, beside the same loop
-// without.
+// MeasureBranches measures the time of a branch in a step. It compares a loop that has a branch in
+// each iteration with the same loop without branches.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const BranchCost cost, MeasureBranches({}, backend));
 
@@ -70,12 +73,12 @@ struct BranchCostCase {
 };
 
 struct BranchCost {
-  double seconds = 0;  // of a branch, by the medians of steps
-  double held =
-      0;  // seconds for which the host is in Start, of a step's branch
+  double seconds = 0;  // per branch, from the median times of steps
+  double held = 0;     // seconds per branch that the host spends in Start
 };
 
-/// Errors: of Session::Create and of the device.
+/// Returns the times per branch. Propagates errors of planning, of Session::Create and of the
+/// device.
 Result<BranchCost> MeasureBranches(const BranchCostCase& of, Backend& backend);
 
 }  // namespace stowage::testing

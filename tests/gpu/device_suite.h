@@ -1,26 +1,26 @@
 #ifndef STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
 #define STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
 
-// The correctness and speed of a device: the checks of tools/gpu_check.sh. They run on any
-// device, a fake one included.
+// Checks the correctness and speed of a device, for tools/gpu_check.sh. The checks run on any
+// device, including a fake one. The groups of checks are:
 //
-//   device  its description
-//   ops     every row of the op test table, as a program of its own, against
-//           the interpreter; replayed and op by op
-//   bench   step times, and memory beside the arena
-//   times   the time of each kind of op in a step that runs op by op
-//   growth  many steps take no memory of the device or the host
-//   models  losses and params of training steps against the CPU's
-//   bits    the same steps in other ways give the same bytes: again, in another
-//           layout, op by op, poisoned, started ahead
-//   branches  random loops and branches, taken by graphs and by the host, against the CPU
-//           and each other; the time of a branch in both cases
-//   attention
-//           by each algorithm of the device: differences, times, and the autotuner's
-//           choice
+//   device     describes the device
+//   ops        runs every row of the op test table as a program, as a replayed graph and op by
+//              op, and compares the results with the interpreter
+//   bench      measures step times, and the memory outside the arena
+//   times      measures each kind of op in a step that runs op by op
+//   growth     checks that many steps allocate no memory of the device or the host
+//   models     compares losses and params of training steps with the CPU's
+//   bits       checks that steps give the same bytes when they are repeated, planned with another
+//              memory layout, run op by op in a poisoned arena, or started ahead
+//   branches   compares random loops and branches with the CPU, once with branches in CUDA graphs
+//              and once with the host choosing them, and measures a branch in both cases
+//   attention  compares results and times of the device's attention algorithms, and reports the
+//              autotuner's choice
 //
-// They run in this order, so that a short time on a device yields the most rows. Checks that no
-// device has run come last: a kernel that never ends or breaks the device loses no other row.
+// Groups run in this order, so that a short session on a device yields as many rows as possible.
+// The checks that have not yet run on a real device come last. If one of their kernels hangs or
+// breaks the device, no other row is lost.
 //
 //   for (const CheckRow& row : RunDeviceSuite(open, SuiteOptionsFor(size)))
 
@@ -43,7 +43,7 @@
 
 namespace stowage::testing {
 
-/// A backend, and the device that belongs to it.
+/// A backend, and the device that it owns.
 struct OpenedDevice {
   std::unique_ptr<Backend> backend;
   gpu::Device* device = nullptr;
@@ -52,46 +52,48 @@ using OpenDevice =
     std::function<Result<OpenedDevice>(const gpu::BackendOptions&)>;
 
 struct ModelCase {
-  SyntheticStep step;  // in f32; checked in bf16, too
+  SyntheticStep step;  // in f32, and checked in bf16 as well
   int64_t steps = 20;
 };
 
 struct SuiteOptions {
-  std::set<std::string> only = {};  // groups; empty: all
+  std::set<std::string> only = {};  // groups; if empty, all groups
   std::vector<ModelCase> models;
   GrowthCase growth;
   BranchCostCase branches = {};
   std::vector<AttentionCheck> attention;
   std::vector<BenchCase> bench;
   std::vector<BenchCase> times;
-  /// Names of rows that are not run again, as "bits mlp f32".
+  /// The names of rows that are known already and do not run, for example "bits mlp f32".
   std::set<std::string> known = {};
-  /// This row alone, by name; empty: all.
+  /// The name of the only row to run. If empty, all rows run.
   std::string row = {};
-  /// Cases of the op table a row, "ops f32 1-100"; 0: all, "ops f32".
+  /// Cases of the op table per row. If 100, the first row is "ops f32 1-100". If 0, one row,
+  /// "ops f32", has all cases.
   size_t op_cases = 0;
-  OpCheckOptions ops = {};  // of these, `skip` and `at`
-  /// A further description of the device, added to its row; may be empty.
+  OpCheckOptions ops = {};  // only `skip` and `at` are used
+  /// Adds more of the device's description to its row. May be empty.
   std::function<void(CheckRow*)> describe = {};
 };
 
 enum class SuiteSize {
-  kFull,   // minutes
-  kQuick,  // the same with fewer steps
-  kSmall,  // for tools that slow a program down a hundredfold
+  kFull,   // takes minutes
+  kQuick,  // kFull with fewer steps
+  kSmall,  // for tools that slow a program down by a factor of 100
 };
 SuiteOptions SuiteOptionsFor(SuiteSize size);
 
-/// The names that SuiteOptions::only may hold, in the order in which they run.
+/// Returns the names that SuiteOptions::only may contain, in the order in which the groups run.
 const std::vector<std::string>& SuiteGroups();
 
-/// The names of the rows that RunDeviceSuite would run, the most valuable first, since a borrowed
-/// device may be lost at any time: ops of 16 bits that no device has run, whole steps of GPT-2
-/// at 64 x 1024, attention by each algorithm, then the others.
+/// Returns the names of the rows that RunDeviceSuite would run. The most valuable rows come first,
+/// since a borrowed device may be lost at any time. After the description of the device, these are
+/// the ops in bf16, whole steps of GPT-2 at 64 x 1024, and the attention algorithms.
 std::vector<std::string> SuiteRows(const SuiteOptions& options);
 
-/// Runs the checks; calls `shown`, where there is one, with each row when it is
-/// known. A check that the device cannot run is a failed row. Error: the device cannot be opened.
+/// Runs the checks. Calls `shown`, unless it is empty, with each row as soon as the row is
+/// complete. A check that the device cannot run is a failed row. Returns an error only if the
+/// device cannot be opened.
 Result<std::vector<CheckRow>> RunDeviceSuite(
     const OpenDevice& open, const SuiteOptions& options,
     const std::function<void(const CheckRow&)>& shown = {});

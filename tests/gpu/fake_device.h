@@ -1,18 +1,18 @@
 #ifndef STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 #define STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 
-// A GPU in the memory of the host. Kernels run as the program was linked, in the emulator or on
-// PTX (tests/gpu/grid_runner.h), matmuls as plain loops, and every call is counted. It enforces
-// a real device's rules (kernels are prepared before they are launched, a capture holds nothing
-// but work, operands of a matmul are inside one allocation), and fails where a test asks it to.
+// Implements gpu::Device on the CPU, in host memory. Kernels run in the emulator or in the PTX
+// interpreter, depending on how the program is linked (tests/gpu/grid_runner.h), and matmuls are
+// plain loops. Every call is counted, and calls fail on request. The device also enforces the
+// rules of a real one. For example, kernels must be prepared before they are launched, a capture
+// may contain only work, and every operand of a matmul must be inside one allocation.
 //
-// A device belongs to one thread, which also does the work of its streams. Devices of
-// several ranks, each in a thread of its own, are joined by a link
-// (cluster/link.h).
+// Only one thread may use a device, and that thread also executes the work of its streams. The
+// devices of several ranks, each on its own thread, are connected by a link (cluster/link.h).
 //
-// A stream may be lazy: its work is done as late as the rules allow, when
-// somebody waits for it. A step that reads its inputs too early, or overwrites
-// those of another too soon, then computes something else.
+// A stream may be lazy. Its work is then executed as late as the rules allow, which is when
+// another stream or the host waits for it. A step that reads its inputs too early, or overwrites
+// inputs of another step too early, then gives a different result.
 //
 //   FakeDevice* fake = nullptr;
 //   auto backend = MakeFakeBackend({.lazy_compute = true}, &fake);
@@ -42,34 +42,34 @@
 
 namespace stowage::testing {
 
-/// Branches in graphs.
+/// The behavior of branches in captured graphs.
 enum class FakeBranches {
-  kNone,   // there are none
-  kRight,  // what was chosen runs
+  kNone,   // branches are unsupported
+  kRight,  // the chosen body runs
   kNever,  // no body runs
-  kFirst,  // the first body runs, whatever was chosen
-  kLate,   // the body runs behind what follows the branch
+  kFirst,  // the first body runs, even if another is chosen
+  kLate,   // the chosen body runs at the end of the graph
 };
 
 struct FakeOptions {
-  uint64_t seed = 0;  // of the order in which threads run
+  uint64_t seed = 0;  // selects the order in which threads run
   bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
-  size_t blocks = 1;               // of its memory, at most
-  int major = 9, minor = 0;        // of its compute capability
-  bool tensor_maps = true;         // its driver encodes them
-  bool lazy_compute = false;       // the stream that is created first
-  bool lazy_copy = false;          // the second
-  bool lazy_exchange = false;      // the third, of several ranks
-  bool refuses_epilogues = false;  // but an addend
+  size_t blocks = 1;               // maximum number of live allocations
+  int major = 9, minor = 0;        // the compute capability
+  bool tensor_maps = true;         // the driver can encode tensor maps
+  bool lazy_compute = false;       // the first stream created is lazy
+  bool lazy_copy = false;          // the second stream is lazy
+  bool lazy_exchange = false;      // the third, for collectives, is lazy
+  bool refuses_epilogues = false;  // supports no epilogue except an addend
   FakeBranches branches = FakeBranches::kRight;
-  /// What joins this rank's device to those of others, each with a fake of its own; null:
-  /// there is one rank. Used by whoever waits for the work of a stream.
+  /// Connects the device of this rank to the fake devices of the other ranks. If null, there is
+  /// only one rank. The thread that waits for the work of a stream calls it.
   cluster::Link* link = nullptr;
   gpu::BackendOptions backend = {};
 };
 
-/// A kernel of a captured graph, with the params that it is launched with.
+/// A kernel in a captured graph, with its launch params.
 struct CapturedKernel {
   std::string name;
   std::vector<std::byte> params;
@@ -80,36 +80,37 @@ class FakeDevice final : public gpu::Device {
   explicit FakeDevice(const FakeOptions& options);
   ~FakeDevice() override;
 
-  /// The number of calls of a function of Device: "Allocate", "LaunchGraph". Waits for work
-  /// that was not done count as "Blocked".
+  /// Returns the number of calls of a function of Device, such as "Allocate" or "LaunchGraph".
+  /// "Blocked" counts the times that the host waited for unfinished work.
   int64_t calls(const std::string& function) const;
-  /// The one allocation; of several, the first that is there.
+  /// Returns the oldest live allocation, or an empty span.
   std::span<std::byte> arena() const {
     return blocks_.empty() ? std::span<std::byte>() : blocks_.front();
   }
   Bytes arena_bytes() const { return static_cast<Bytes>(arena().size()); }
-  /// The pinned blocks, the oldest first.
+  /// Returns the live pinned blocks, oldest first.
   const std::vector<std::span<std::byte>>& pinned() const { return pinned_; }
-  /// The kernels of all graphs, in the order of their capture.
+  /// Returns the kernels of all graphs, in the order in which they were captured.
   const std::vector<CapturedKernel>& captured() const { return captured_; }
-  /// The names of the kernels that ran, and "product", in order.
+  /// Returns the names of the kernels that ran, in order. "product" stands for a matmul, and
+  /// "exchange" for messages between ranks.
   const std::vector<std::string>& executed() const { return executed_; }
 
-  /// The function's next call fails, or the nth from now on.
+  /// Makes the nth call of the function, counted from now, fail.
   void Fail(const std::string& function, int64_t nth = 1) {
     failing_[function] = nth;
   }
-  /// The device fails when the kernel of this name runs next: the call that waits for it
-  /// returns the error, and so do all later calls.
+  /// Makes the device fail when this kernel runs next. All calls after that return an error, the
+  /// first of them typically the call that waits for the kernel.
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
-  /// The kernel of this name cannot be prepared.
+  /// Makes the preparation of this kernel fail.
   void Refuse(const std::string& name) { refused_kernel_ = name; }
-  /// Replaces the kernel of this name by a function of the call's params.
+  /// Replaces this kernel by a function, which reads the kernel's params from the call.
   void Replace(const std::string& name,
                std::function<void(const gpu::KernelCall&)> run) {
     replaced_[name] = std::move(run);
   }
-  /// The time of a kernel by the device's clock; by default a millisecond.
+  /// Sets the duration that Time reports for this kernel. The default is a millisecond.
   void SetSeconds(const std::string& name, double seconds) {
     seconds_[name] = seconds;
   }
@@ -160,25 +161,26 @@ class FakeDevice final : public gpu::Device {
 
  private:
   using Work = std::function<void()>;
-  // A branch in a graph.
+  // A branch in a captured graph.
   struct FakeBranch {
     uint32_t* choice = nullptr;
     std::vector<std::vector<Work>> bodies;
   };
-  // One whose bodies are captured.
+  // A branch whose bodies are being captured.
   struct OpenBranch {
     std::shared_ptr<FakeBranch> branch;
-    std::vector<Work>* around = nullptr;  // what goes on behind it
+    std::vector<Work>* around = nullptr;  // receives work after the branch
     size_t body = 0;
   };
   struct FakeStream {
     bool lazy = false;
-    std::deque<Work> work;  // what is not done
-    uint64_t given = 0;     // pieces of work, ever
-    uint64_t done = 0;
+    std::deque<Work> work;  // items that have not run
+    uint64_t given = 0;     // number of items ever enqueued
+    uint64_t done = 0;      // number of items that have run
     std::vector<Work>* capture = nullptr;
-    // Of a stream that has joined another's capture by waiting for its event: how
-    // much was given to it in there, and how much of that is waited for.
+    // The capture of another stream that this stream has joined by waiting for
+    // its event. `captured` counts the items enqueued on this stream during that
+    // capture, and `awaited` counts those that the other stream waits for.
     std::vector<Work>* joined = nullptr;
     uint64_t captured = 0, awaited = 0;
   };
@@ -188,7 +190,7 @@ class FakeDevice final : public gpu::Device {
     bool in_capture = false;
   };
 
-  // Counts the call, and fails it where that was asked for.
+  // Counts the call, and returns an error if Fail requested it.
   Status Call(const std::string& function);
   Status CallInCapture(const std::string& function);
   void Give(gpu::Stream stream, Work work);
@@ -204,36 +206,38 @@ class FakeDevice final : public gpu::Device {
   const FakeOptions options_;
   gpu::DeviceTraits traits_;
   std::map<std::string, int64_t> calls_;
-  std::map<std::string, int64_t> failing_;  // in so many calls
+  std::map<std::string, int64_t> failing_;  // calls until one fails
   std::string faulty_kernel_;
   std::string refused_kernel_;
   std::map<std::string, std::function<void(const gpu::KernelCall&)>> replaced_;
   std::map<std::string, double> seconds_;
   bool broken_ = false;
   bool capturing_ = false;
-  std::vector<FakeStream*> joined_;    // the capture
-  std::vector<Work>* root_ = nullptr;  // of a capture that is in a branch
+  std::vector<FakeStream*> joined_;    // streams that joined the capture
+  std::vector<Work>* root_ = nullptr;  // the graph around open branches
   std::vector<OpenBranch> open_;
-  // What choices are addresses of; those that are not used yet are at the end.
+  // The memory of choices. A GraphChoice is an address in it. Of the last array,
+  // the first `choices_left_` elements are unused.
   std::vector<std::unique_ptr<std::array<uint32_t, 4096>>> choices_;
   size_t choices_left_ = 0;
-  std::vector<Work> late_;  // of kLate
+  std::vector<Work> late_;  // postponed bodies under kLate
   std::vector<std::string> executed_;
   std::vector<CapturedKernel> captured_;
   std::vector<std::span<std::byte>> blocks_;
   std::vector<std::span<std::byte>> pinned_;
-  std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes
+  std::map<const void*, uint32_t> prepared_;  // shared bytes of kernels
   std::set<std::vector<int64_t>> prepared_products_;
   int streams_ = 0;
-  int64_t live_ = 0;  // handles and blocks; 0 when all were given back
+  int64_t live_ = 0;  // handles and blocks that are not yet destroyed
 };
 
-/// The GPU backend on such a device, which belongs to it. Aborts on errors.
+/// Returns the GPU backend on a fake device, which the backend owns. Writes the device to `device`
+/// unless that is null. Aborts on an error.
 std::unique_ptr<Backend> MakeFakeBackend(const FakeOptions& options,
                                          FakeDevice** device);
 
-/// Sends and receives the messages of ranks' devices over a link between threads. Returns false
-/// where the link fails.
+/// Sends and receives the messages of this rank's device over `link`. Returns false if the link
+/// fails.
 inline bool ExchangeOver(cluster::Link& link,
                          std::span<const gpu::PeerMessages> messages) {
   std::vector<cluster::Outgoing> outgoing;

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_FAULTY_DEVICE_H_
 #define STOWAGE_TESTS_GPU_FAULTY_DEVICE_H_
 
-// The fake device with one fault, for tests of the checks of devices.
+// Wraps the fake device and injects faults, to test that the device checks find them.
 //
 //   RunDeviceSuite(OpenFaulty({.lost = "layer_norm"}), options)
 
@@ -20,18 +20,18 @@
 
 namespace stowage::testing {
 
-/// The faults of a device.
+/// The faults to inject.
 struct Faults {
-  std::string lost = {};       // a kernel that is never run
-  std::string forgotten = {};  // and one that is not in every second session
-  int64_t every = 2;           // or every so many
-  Bytes leak_per_step = 0;     // of its memory
+  std::string lost = {};       // a kernel that never runs
+  std::string forgotten = {};  // a kernel that some sessions do not run
+  int64_t every = 2;           // the interval of those sessions
+  Bytes leak_per_step = 0;     // device memory that each step leaks
   std::string failing = {};    // a function of Device that fails once
   FakeBranches branches = FakeBranches::kRight;
   std::string lost_in_bodies =
-      {};  // and one in the first of branches in graphs
-  /// Called with the name of each kernel, and with "Memory" for calls of Memory; need not
-  /// return.
+      {};  // a kernel that does not run in the first body of a branch
+  /// Called with the name of each launched kernel, and with "Memory" for calls of Memory. It may
+  /// exit or crash instead of returning.
   std::function<void(std::string_view)> used = {};
 };
 

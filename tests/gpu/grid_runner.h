@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_GPU_GRID_RUNNER_H_
 #define STOWAGE_TESTS_GPU_GRID_RUNNER_H_
 
-// Runs the grids of a test on the CPU. Two libraries define it, and a program links
-// one of them: //tests/gpu/emulated:emulated_grids runs kernels that the C++ compiler made, in
-// gpu/emulator; //tests/gpu/ptx:ptx_grids the PTX that nvcc made of them. So the same
-// tests see both.
+// Runs CUDA kernels on the CPU. Two libraries implement these functions, and a program links one
+// of them. //tests/gpu/emulated:emulated_grids runs kernels compiled as C++, in gpu/emulator.
+// //tests/gpu/ptx:ptx_grids interprets the PTX that nvcc compiled from the same kernels. The same
+// tests therefore check both.
 //
 //   std::string wrong;
 //   RunTestGrid(call, {.seed = 3, .report = &wrong, .memory = buffers});
@@ -22,23 +22,25 @@
 namespace stowage::testing {
 
 struct GridOptions {
-  /// 0: threads in their natural order; others: shuffled.
+  /// Selects the order in which threads run. 0 is the natural order, and other seeds shuffle it.
   uint64_t seed = 0;
-  /// One warp runs until it waits for the block.
+  /// If true, a warp runs until it waits for its block.
   bool warp_by_warp = false;
-  /// Receives a kernel's fault. Null: the fault is printed, and the process aborts.
+  /// Receives the error of a faulty kernel. If null, the error is printed and the process aborts.
   std::string* report = nullptr;
-  /// The bytes of global memory that the kernel may touch; empty: any. The emulator
-  /// ignores them.
+  /// The global memory that the kernel may access. If empty, it may access any address. The
+  /// emulator ignores this.
   std::span<const std::span<std::byte>> memory = {};
 };
 
+/// Runs all threads of one kernel launch.
 void RunTestGrid(const gpu::KernelCall& call, const GridOptions& options);
 
-/// Whether tests run every order of threads, or a few where that is slow.
+/// Returns whether tests try every thread order. If the linked library is slow, they try a few.
 bool TakesAllOrders();
 
-// A queue that runs each grid by RunTestGrid when it is enqueued; matmuls are plain loops.
+// GridQueue is a queue that runs each kernel with RunTestGrid as soon as it is enqueued. Matmuls
+// are plain loops.
 //
 //   GridQueue queue({.seed = 3});
 //   kernel.enqueue(launch, queue);
@@ -52,15 +54,15 @@ class GridQueue final : public gpu::EmulatedQueue {
     ++grids_;
     RunTestGrid(call, options_);
   }
-  /// Kernels that are launched from here on may touch only these bytes and the fault's word; by
-  /// default, any.
+  /// Restricts later kernels to this memory and the word that reports faults. Without this call
+  /// they may access any address.
   void set_memory(std::vector<std::span<std::byte>> memory) {
     memory_ = std::move(memory);
     memory_.emplace_back(reinterpret_cast<std::byte*>(fault().word),
                          sizeof(*fault().word));
     options_.memory = memory_;
   }
-  /// The number of kernels that were launched.
+  /// Returns the number of kernels launched so far.
   int64_t kernels() const { return grids_; }
 
  private:

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_LAUNCH_BUILDER_H_
 #define STOWAGE_TESTS_GPU_LAUNCH_BUILDER_H_
 
-// Launches without a graph, for cases that graphs cannot express: results anywhere in memory,
-// many launches at once, the same operands for two backends. Operands have guards on both
-// sides.
+// Builds kernel launches without a graph, for tests that graphs cannot express: results at any
+// address, several launches in one call, or operands shared by two backends. Every operand has
+// guards on both sides.
 //
 //   LaunchBuilder add(OpKind::kAdd);
 //   add.Input(DType::kF32, {3}, {1, 2, 3});
@@ -31,8 +31,8 @@ class LaunchBuilder {
   LaunchBuilder(const LaunchBuilder&) = delete;
   LaunchBuilder& operator=(const LaunchBuilder&) = delete;
 
-  /// A contiguous operand of these elements, rounded to `dtype`, that starts
-  /// `shift` elements off its alignment.
+  /// Adds a contiguous operand with these elements, rounded to `dtype`. It
+  /// starts `shift` elements after an aligned address.
   void Input(DType dtype, const Shape& shape,
              const std::vector<double>& elements, size_t shift = 0) {
     TensorView view = Place(dtype, shape, shift);
@@ -42,12 +42,13 @@ class LaunchBuilder {
     }
     inputs_.push_back(view);
   }
-  /// An operand shared with another launch.
+  /// Adds an operand that is shared with another launch.
   void Input(const TensorView& view) { inputs_.push_back(view); }
-  /// A result of its own, or one that is the new content of operand `i`.
+  /// Adds a result with its own memory.
   void Output(DType dtype, const Shape& shape, size_t shift = 0) {
     outputs_.push_back(Place(dtype, shape, shift));
   }
+  /// Adds a result that overwrites operand `i`.
   void OutputOver(size_t i) { outputs_.push_back(inputs_[i]); }
 
   Launch launch() const {
@@ -55,7 +56,7 @@ class LaunchBuilder {
   }
   const TensorView& input(size_t i) const { return inputs_[i]; }
 
-  /// Result `i`, in row-major order.
+  /// Returns the elements of result `i` in row-major order.
   std::vector<double> output(size_t i) const {
     const TensorView& view = outputs_[i];
     std::vector<double> elements;
@@ -65,12 +66,12 @@ class LaunchBuilder {
     }
     return elements;
   }
-  /// The same, as stored.
+  /// Returns the bytes of result `i`.
   std::vector<std::byte> bytes(size_t i) const {
     const TensorView& view = outputs_[i];
     return {view.data, view.data + view.type.bytes()};
   }
-  /// Whether nothing was written outside operands and results.
+  /// Returns whether no guard of an operand or result was overwritten.
   bool intact() const {
     for (const GuardedBuffer& buffer : buffers_) {
       if (!buffer.intact()) return false;
@@ -88,7 +89,7 @@ class LaunchBuilder {
 
   OpKind op_;
   Attrs attrs_;
-  std::deque<GuardedBuffer> buffers_;  // stay where they are
+  std::deque<GuardedBuffer> buffers_;  // a deque, as views point into them
   std::vector<TensorView> inputs_, outputs_;
 };
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_OP_CHECK_H_
 #define STOWAGE_TESTS_GPU_OP_CHECK_H_
 
-// The op test table on a device: each row is planned as a program of one op, run in a session
-// and compared with the interpreter.
+// Runs the op test table on a device. Each case is planned as a program of one op, run in a
+// session and compared with the interpreter.
 //
 //   CheckRow row{.name = "ops bf16"};
 //   CheckOps(DType::kBF16, {}, *backend, &row);
@@ -24,34 +24,37 @@
 
 namespace stowage::testing {
 
-/// The outputs of a graph by name, as they lie in memory, after one step of it as
-/// a program of a session.
+/// The bytes of a graph's outputs, keyed by name.
 using OutputBytes = std::map<std::string, std::vector<std::byte>>;
+
+/// Plans `graph`, runs it for one step in a session on `backend`, and returns its outputs. If
+/// `poison` is true, the arena is poisoned and the step runs op by op.
 Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
                             Backend& backend, bool poison = false);
 
-/// The elements in these bytes.
+/// Returns the elements of type `dtype` in `bytes`.
 std::vector<double> DecodeElements(DType dtype,
                                    const std::vector<std::byte>& bytes);
 
 struct OpCheckOptions {
-  size_t first = 0, count = SIZE_MAX;  // of the table's cases, in its order
-  std::set<std::string> skip = {};     // cases by name: counted, not run
-  /// Called with the name of each case before it runs; may be empty.
+  size_t first = 0, count = SIZE_MAX;  // the range of the table's cases
+  std::set<std::string> skip = {};     // names of cases that do not run
+  /// Called with the name of each case before it runs. May be empty.
   std::function<void(const std::string&)> at = {};
 };
 
-/// Cases of the table with `real` as the type of real operands. One agrees with the
-/// interpreter within its tolerance, and gives the same bytes as a replay, op by op in a
-/// poisoned arena, and with operands off their alignment (PutOffAlignment). A library's matmuls
-/// and attention may run by another algorithm there, and need only agree within the tolerance.
+/// Runs cases of the table with `real` as the type of real operands, and writes the result to
+/// `row`. Each case must agree with the interpreter within its tolerance. It must give the same
+/// bytes when it is replayed as a graph, when it runs op by op in a poisoned arena, and when its
+/// operands are misaligned (PutOffAlignment). With misaligned operands, ops that use library
+/// matmuls and attention may run another algorithm. They only need to agree with the interpreter.
 void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
               CheckRow* row);
 
-// The same graph with operands that begin off every alignment but that of their elements:
-// a leaf is a view into a longer one, some elements behind its start. Kernels that load
-// several elements at once do so where addresses allow it, and no bit may show whether
-// they did.
+// PutOffAlignment misaligns the operands of a graph, except for the alignment of their elements.
+// Each leaf becomes a view into a longer leaf, a few elements after its start. Kernels use vector
+// loads only if the address allows it. The results must be identical, bit by bit, with and without
+// vector loads.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const OffAlignment off, PutOffAlignment(graph, leaves));
 //   RunOnce(off.graph, off.leaves, backend);
@@ -59,11 +62,11 @@ void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
 struct OffAlignment {
   Graph graph;
   Tensors leaves;
-  int moved = 0;  // leaves that are such views
+  int moved = 0;  // number of misaligned leaves
 };
 
-/// `graph` with the same outputs, and the content of its leaves. All leaves on the device that no
-/// node writes are moved.
+/// Returns a graph with the same outputs as `graph`, and the content of its leaves. Misaligns all
+/// leaves on the device that no node writes.
 Result<OffAlignment> PutOffAlignment(const Graph& graph, const Tensors& leaves);
 
 }  // namespace stowage::testing

@@ -1,14 +1,14 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_KERNELS_H_
 #define STOWAGE_TESTS_GPU_PTX_KERNELS_H_
 
-// The division of the compiled kernels between two programs: ptx_kernels_of_ranks_test runs
-// those that only collectives launch, and starts threads for that; ptx_kernels_test the rest.
+// Divides the compiled kernels between two tests. ptx_kernels_of_ranks_test runs the kernels that
+// only collectives launch, on several threads. ptx_kernels_test runs all other kernels.
 
 #include <string_view>
 
 namespace stowage::testing {
 
-/// Whether the kernel of this mangled name is one of gpu/kernels/collectives.cu.cc.
+/// Returns whether the kernel with this mangled name is in gpu/kernels/collectives.cu.cc.
 inline bool IsOfRanks(std::string_view kernel) {
   return kernel.find("SumPartsKernel") != std::string_view::npos;
 }

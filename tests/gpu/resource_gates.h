@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
 #define STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
 
-// Rules for the compiled GPU kernels. Without a GPU, ptxas reports for each architecture whether
-// a kernel spills registers to memory, and the PTX shows whether it keeps an array there or does
-// not use the tensor cores; //gpu:cuda_library.bzl keeps both.
+// Checks rules for the compiled GPU kernels, without a GPU. The report of ptxas shows, for each
+// architecture, whether a kernel spills registers. The PTX shows whether a kernel keeps an array in
+// local memory, and whether it uses the tensor cores. //gpu:cuda_library.bzl keeps both files.
 //
 //   Compiled compiled;
 //   Status read = AddPtxasLog(log, &compiled);
@@ -19,30 +19,29 @@
 
 namespace stowage::testing {
 
-/// The report of ptxas on one function. Functions that kernels call, rather than
-/// contain, are listed for each kernel that calls them, with no registers of
-/// their own.
+/// The report of ptxas on one function. A function that is called, rather than inlined, is listed
+/// for each kernel that calls it, with 0 registers.
 struct Resources {
   std::string function;      // mangled
   std::string architecture;  // "90"
   int registers = 0;
   int stack_bytes = 0;
-  int spill_bytes = 0;  // stored and loaded
+  int spill_bytes = 0;  // spill stores plus spill loads
 };
 
 /// The properties of a function's PTX.
 struct PtxFunction {
   std::string function;     // mangled
-  std::string target = {};  // "80", or "90a": for that architecture alone
+  std::string target = {};  // "80", or "90a" for only that architecture
   bool is_kernel = false;
-  bool bounded = false;        // it says how many threads a block has at most
-  bool tensor_cores = false;   // mma.sync
-  bool warpgroups = false;     // wgmma.mma_async
-  bool bulk_copies = false;    // cp.async.bulk.tensor
-  bool async_copies = false;   // cp.async of some bytes
-  bool wide_loads = false;     // 16 bytes from global memory in one instruction
-  bool local_memory = false;   // ld.local, st.local
-  bool float_atomics = false;  // sums in whatever order
+  bool bounded = false;        // has .maxntid, the maximum block size
+  bool tensor_cores = false;   // has mma.sync
+  bool warpgroups = false;     // has wgmma.mma_async
+  bool bulk_copies = false;    // has cp.async.bulk.tensor
+  bool async_copies = false;   // has cp.async.ca or cp.async.cg
+  bool wide_loads = false;     // loads 16 bytes of global memory at a time
+  bool local_memory = false;   // has ld.local or st.local
+  bool float_atomics = false;  // adds floats in an undefined order
 };
 
 struct Compiled {
@@ -51,37 +50,41 @@ struct Compiled {
   std::vector<std::string> warnings;  // lines
 };
 
-/// Adds the report of a NAME.ptxas.txt. Error kInvalidArgument, with the line, for text that
-/// ptxas does not print with --resource-usage.
+/// Adds the report in a file NAME.ptxas.txt. Returns kInvalidArgument, with the line, if ptxas
+/// does not print the text under --resource-usage.
 Status AddPtxasLog(std::string_view log, Compiled* compiled);
 
-/// Adds the functions of a NAME.ptx. Error kInvalidArgument if it names no
-/// target.
+/// Adds the functions in a file NAME.ptx. Returns kInvalidArgument if the file has no .target.
 Status AddPtx(std::string_view ptx, Compiled* compiled);
 
-/// "Softmax<BF16, 4>" for the mangled name of
-/// void stowage::gpu::(anonymous namespace)::Softmax<stowage::gpu::BF16, 4>(P).
+/// Returns the name of a function without namespaces, result and params. For the mangled name of
+/// void stowage::gpu::(anonymous namespace)::Softmax<stowage::gpu::BF16, 4>(P), it is
+/// "Softmax<BF16, 4>".
 std::string ShortName(const std::string& mangled);
 
-/// A requirement on kernels. The rule for a kernel is the last one whose pattern
-/// fits its short name; a * in it stands for any characters.
+/// A requirement on kernels. If the patterns of several rules match the short name of a kernel,
+/// the last rule applies. A * in a pattern matches any characters.
 struct KernelRule {
   std::string_view kernels;
-  int registers = 0;          // at most
-  bool tensor_cores = false;  // uses them, by mma.sync
-  bool warpgroups = false;    // by wgmma.mma_async
-  bool bulk_copies = false;   // has some, and no other asynchronous ones
-  bool wide_loads = false;    // has some
+  int registers = 0;          // the maximum
+  bool tensor_cores = false;  // must have mma.sync
+  bool warpgroups = false;    // must have wgmma.mma_async
+  bool bulk_copies = false;   // must have them, and no async_copies
+  bool wide_loads = false;    // must have them
 };
 
-/// What is wrong, one line each, empty if nothing: a kernel that spills, has a
-/// stack, keeps values in local memory or adds floats atomically; that takes more
-/// registers than its rule allows, lacks what the rule wants or STOWAGE_KERNEL's
-/// bound on its threads, or is in the PTX and not in the log of each architecture,
-/// or the reverse; PTX for one architecture alone ("90a") is wanted in the log of that
-/// one; a function that is called, not inlined, unless it is CUDA's own; a warning, or
-/// that products of warpgroups must wait for each other; a rule without a kernel. No
-/// kernels at all are a fault too.
+/// Returns a line for each violation of the rules, or nothing. The violations are:
+///
+///  - a kernel that spills registers, has a stack, keeps values in local memory or adds floats
+///    atomically;
+///  - a kernel that uses more registers than its rule allows, does not have what its rule
+///    requires, or does not bound its threads with STOWAGE_KERNEL;
+///  - a kernel without a rule, and a rule without a kernel;
+///  - a kernel that is in the PTX but not in the log of each architecture, or in a log but not in
+///    the PTX. If PTX is only for one architecture ("90a"), only that log must list its kernels;
+///  - a function that is called instead of inlined, unless it is one of CUDA's;
+///  - a warning of ptxas, for example that it serializes warpgroup matmuls;
+///  - no kernels at all.
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules);
 

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_TESTS_GPU_RUN_GRAPH_H_
 #define STOWAGE_TESTS_GPU_RUN_GRAPH_H_
 
-// Runs graphs on the GPU kernels alone, as the program was linked in the emulator or
-// on PTX (tests/gpu/grid_runner.h): no plan, no session, no GPU. Every value that owns bytes,
-// and every workspace, has memory of its own between guards, full of NaN before it is written.
+// Runs graphs with the GPU kernels, without a plan, a session or a GPU. Kernels run in the emulator
+// or in the PTX interpreter, depending on how the program is linked (tests/gpu/grid_runner.h).
+// Every value that is not a view, and every workspace, has a separate buffer between guards, which
+// is NaN until it is written.
 //
 //   GpuRun run = RunInEmulator(graph, leaves, {.seed = 7});
 //   run.values["y0"];
@@ -28,51 +29,55 @@
 namespace stowage {
 
 struct GpuRunOptions {
-  /// The order of the emulator's threads; 0: natural.
+  /// Selects the order in which threads run. 0 is the natural order.
   uint64_t seed = 0;
   bool warp_by_warp = false;
-  /// Moves leaves that nothing updates off their alignment, by elements, as a
-  /// view may lie anywhere.
+  /// Misaligns leaves that no node updates by a few elements, since a view may start at any
+  /// element.
   bool misaligned = false;
-  /// Places result 0 over an operand wherever its op allows that.
+  /// Writes result 0 in place over an operand wherever the op allows it.
   bool overwrite = false;
-  /// The queue supports no epilogue of a matmul but an addend.
+  /// If true, the queue supports no matmul epilogue except an addend.
   bool refuse_epilogues = false;
-  /// The algorithm of attention, where it supports a launch.
+  /// The attention algorithm, used for every launch that it supports.
   gpu::AttentionAlgorithm attention = gpu::AttentionAlgorithm::kWarps;
 };
 
 struct GpuRun {
-  /// The emulator's report, or bytes that were written out of bounds; empty: no fault.
+  /// The first error, such as an out-of-bounds write, or "" if there is none.
   std::string wrong;
   bool fault = false;  // an index was out of range
-  Tensors values;      // of the graph's outputs, in row-major order
-  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as they lie
-  int overwritten = 0;  // results that lay over an operand
+  Tensors values;      // the graph's outputs in row-major order
+  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as bytes
+  int overwritten = 0;  // results that were written in place
   int64_t grids = 0;    // kernels launched
 };
 
-/// Runs every node in order. Consecutive nodes of one op are enqueued together
-/// where the kernel can.
+/// Runs every node in order. Consecutive nodes of the same op are enqueued in one call if the
+/// kernel supports that.
 GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
                      const GpuRunOptions& options = {});
 
-/// The laws of every kernel (doctest checks): outputs agree with the
-/// interpreter, which rounds as they do, within `tolerance` (relative to the
-/// largest element of an output, or 1), and are the same bytes under three
-/// shuffled orders of blocks and threads and one that goes warp by warp, with
-/// leaves anywhere, and over their operands; nothing is written outside. Under the
-/// address sanitizer the first of the shuffled orders alone
-/// (tests/support/instances.h), and where TakesAllOrders is false that one with leaves
-/// anywhere and over operands. Attention of 16 bits is held to them twice, the second
-/// time by products of warpgroups, save where leaves lie anywhere: the bytes are then those
-/// of the first time; and a third time where its gradient can take five products. Returns
-/// how many runs that took.
+/// Checks (doctest) the rules that every kernel obeys, and returns the number of runs.
+///
+/// Outputs agree with the interpreter under Rounding::kTo16Bits within `tolerance`, which
+/// LargestError defines. Nothing is written out of bounds. The output bytes are the same in three
+/// shuffled orders of blocks and threads, and in one order that runs warp by warp. In each shuffled
+/// order they are also the same with misaligned leaves and with results written in place.
+///
+/// If TakesAllInstances() is false (tests/support/instances.h), only the first shuffled order
+/// runs. If TakesAllOrders() is false, that order runs only with misaligned leaves and with
+/// results written in place.
+///
+/// Attention in 16 bits is checked a second time with warpgroup matmuls. With misaligned leaves, it
+/// must then give the bytes of the first check. If the gradient can be computed with five matmuls,
+/// it is checked a third time with them. Matmuls with epilogues also run with a queue that refuses
+/// epilogues.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 
-// Graphs and leaves for tests of kernels. Leaves hold numbers that the element type represents
-// exactly, so that only the kernel rounds.
+// The next functions build graphs and leaves for tests of kernels. The element type represents the
+// numbers in leaves exactly, so only the kernel rounds.
 //
 //   const Graph graph = MakeGraph("softmax", [](GraphBuilder& g) {
 //     g.Output("y", Softmax(g.Input("x", DType::kBF16, {3, 7})));
@@ -84,9 +89,9 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
 inline constexpr std::array kComputedDTypes = {DType::kF32, DType::kBF16,
                                                DType::kF16};
 
-/// The tolerance of a result that is computed in f32 and rounded to `dtype` once, relative to its
-/// largest element. In 16 bits it is the distance of neighbours, since near a tie the interpreter
-/// may round the other way.
+/// Returns the tolerance for a result that is computed in f32 and rounded to `dtype` once,
+/// relative to its largest element. For 16-bit types it is the distance between adjacent numbers,
+/// since near a tie the interpreter may round in the other direction.
 double ToleranceOf(DType dtype);
 
 struct LeafRange {
@@ -95,11 +100,11 @@ struct LeafRange {
   int64_t index_limit = 1;  // integers are in [0, index_limit)
 };
 
-/// Uniform numbers for every leaf; the same for the same arguments.
+/// Returns uniform random numbers for every leaf, which depend only on the arguments.
 Tensors RandomLeaves(const Graph& graph, const LeafRange& range = {},
                      uint64_t seed = 1);
 
-/// The graph that `build` makes of a builder.
+/// Returns the graph that `build` adds to a builder. Aborts if the graph is invalid.
 template <typename F>
 Graph MakeGraph(const std::string& name, F&& build) {
   GraphBuilder g(name);

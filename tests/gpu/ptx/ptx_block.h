@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
 
-// The state that the warps of a block share: memory, the kernel's params, and the first fault.
+// Defines the state that the warps of a block share in the PTX interpreter: memory, the kernel's
+// params, copies and matmuls in progress, and the first error.
 
 #include <array>
 #include <cstddef>
@@ -18,32 +19,32 @@
 
 namespace stowage::testing::ptx {
 
-/// An asynchronous copy of up to 16 bytes of a lane to shared memory.
+/// An asynchronous copy of up to 16 bytes to shared memory (cp.async) by one lane.
 struct AsyncCopy {
   uint32_t group = 0;
   int lane = 0;
   uint64_t to = 0, from = 0;
-  uint32_t bytes = 0;  // that are read; the rest are zeros
+  uint32_t bytes = 0;  // bytes that are read; the others become zeros
 };
 
-/// The copies of a warp.
+/// The unfinished copies of a warp.
 struct AsyncCopies {
   std::vector<AsyncCopy> under_way;
-  uint32_t group = 0;  // that is not committed yet
+  uint32_t group = 0;  // the group that is not yet committed
 };
 
 struct Block {
   Memory* memory = nullptr;
   std::span<const std::byte> params;
   uint32_t param_alignment = 1;
-  std::vector<AsyncCopies> copies;  // by warp
-  std::vector<Products> products;   // by warp, if the kernel has any
+  std::vector<AsyncCopies> copies;  // per warp
+  std::vector<Products> products;   // per warp, if the kernel has wgmma
   Mbarriers mbarriers;
-  std::vector<BulkCopy> bulk_copies;  // that are under way
+  std::vector<BulkCopy> bulk_copies;  // the unfinished copies
   std::string wrong;
 };
 
-/// Where shared memory and the params are in the space of all addresses.
+/// The generic addresses at which shared memory and the params start.
 inline constexpr uint64_t kSharedWindow = uint64_t{0x5A} << 56;
 inline constexpr uint64_t kParamWindow = uint64_t{0x5B} << 56;
 

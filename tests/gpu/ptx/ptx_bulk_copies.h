@@ -1,23 +1,23 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_BULK_COPIES_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_BULK_COPIES_H_
 
-// Copies to shared memory that one thread issues and the asynchronous proxy executes: of a
-// box of a tensor that a map describes (gpu/tensor_map.h), or of bytes that follow each
-// other. PTX ISA 9.0, sections 5.5 and 9.7.9.25.5.
+// Executes bulk copies (cp.async.bulk) to shared memory. One thread issues a copy, and the
+// asynchronous proxy executes it. A copy reads a box of a tensor that a tensor map describes
+// (gpu/tensor_map.h), or consecutive bytes. See PTX ISA 9.0, sections 5.5 and 9.7.9.25.5.
 //
-// A copy runs at any time after its issue, and then signals its bytes to an mbarrier
-// (ptx_mbarriers.h). Only who has waited for that phase, or comes after one that has, may
-// touch what it writes. Reported:
+// A copy runs at any time after it is issued, and then signals its bytes to an mbarrier
+// (ptx_mbarriers.h). A thread may access the copied bytes only after it has waited for that phase,
+// or if it is ordered after a thread that has. The interpreter reports:
 //
-//  - bytes that others still use, or that were written or read without a fence of proxies
-//    and a barrier before the issue (ptx_memory.h);
-//  - an mbarrier that was not fenced between its init and the issue;
-//  - what is not aligned, and a tensor map that is none or has another rank;
-//  - a copy that is under way, or for which nobody has waited, when the block ends.
+//  - bytes that other threads still use, or that were written or read without a proxy fence and a
+//    barrier ahead of the issue (ptx_memory.h);
+//  - an mbarrier without a fence between its initialization and the issue;
+//  - misaligned addresses, and tensor maps that are invalid or have the wrong rank;
+//  - a copy that is unfinished, or that no thread has waited for, at the end of the block.
 //
-// Not known, and refused: rows of a box that are narrower than its swizzle, of which the
-// ISA does not say how they follow each other; clusters of more than one block; copies
-// from shared memory.
+// The interpreter refuses boxes whose rows are narrower than their swizzle, since the ISA does not
+// define their layout. It also refuses clusters of more than one block, and copies from shared
+// memory.
 //
 //   const std::string wrong = RunBulkCopy(block, block.bulk_copies[0]);
 
@@ -35,17 +35,17 @@ struct Block;
 
 struct BulkCopy {
   const Instruction* in = nullptr;
-  int warp = 0, lane = 0;  // that issued it
-  uint64_t to = 0;         // in shared memory, as is the mbarrier
-  uint64_t mbarrier = 0;
+  int warp = 0, lane = 0;  // the issuer
+  uint64_t to = 0;         // an address in shared memory
+  uint64_t mbarrier = 0;   // an address in shared memory
   uint32_t bytes = 0;
-  uint64_t from = 0;  // of bytes that follow each other
-  std::optional<gpu::TensorMapSpec> tensor = {};  // or of a tensor, with
-  // the first element of the box
+  uint64_t from = 0;  // the source, unless it is a tensor
+  std::optional<gpu::TensorMapSpec> tensor = {};  // the source tensor
+  // The coordinates of the first element of the box.
   std::array<int32_t, gpu::kMaxTensorMapDims> first = {};
 };
 
-/// Copies, and signals. Returns what is wrong.
+/// Copies the bytes and signals the mbarrier. Returns an error message, or "".
 std::string RunBulkCopy(Block& block, const BulkCopy& copy);
 
 }  // namespace stowage::testing::ptx

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_GRIDS_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_GRIDS_H_
 
-// The kernels that RunTestGrid (tests/gpu/grid_runner.h) has run on PTX so far. The PTX is that of
-// the files that STOWAGE_KERNEL_REPORTS lists.
+// Reports which kernels RunTestGrid (tests/gpu/grid_runner.h) has run in the PTX interpreter so
+// far. The kernels are read from the PTX files that the variable STOWAGE_KERNEL_REPORTS lists.
 //
-// Threads may run grids at the same time, each on its own machine; the kernels and their counts
-// are shared under a lock.
+// Threads may run kernels concurrently, each with its own interpreter. The list of kernels and the
+// counts are shared and protected by a lock.
 //
 //   for (const std::string& kernel : KernelsNotRun()) FAIL_CHECK(kernel);
 
@@ -15,11 +15,11 @@
 
 namespace stowage::testing::ptx {
 
-/// The names of all kernels, as nvcc mangled them, sorted.
+/// Returns the mangled names of all kernels, sorted.
 std::vector<std::string> AllKernels();
-/// The names of the kernels that no grid ran.
+/// Returns the names of the kernels that have not run.
 std::vector<std::string> KernelsNotRun();
-/// The number of warp instructions executed.
+/// Returns the number of warp instructions executed so far.
 int64_t InstructionsExecuted();
 
 }  // namespace stowage::testing::ptx

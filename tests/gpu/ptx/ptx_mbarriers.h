@@ -1,22 +1,25 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_MBARRIERS_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_MBARRIERS_H_
 
-// Barriers that are objects in shared memory. PTX ISA 9.0, section 9.7.13.15.
+// Executes mbarriers, which are barrier objects in shared memory. See PTX ISA 9.0, section
+// 9.7.13.15.
 //
-// A phase of an mbarrier ends when all arrivals that mbarrier.init asked for have come,
-// and all bytes that were expected (expect-tx) have been copied (complete-tx). Who waits
-// for a phase is told whether it is over, and is told no as long as it is not: a wait that
-// may give up, gives up. In between other warps run.
+// A phase of an mbarrier completes when the number of arrivals given to mbarrier.init has
+// occurred, and all expected bytes (expect-tx) have been copied (complete-tx). A wait returns
+// whether the phase is complete. A wait that may time out returns false immediately if the phase is
+// incomplete, and other warps run until the next poll.
 //
-// The bytes of the object are no data to anyone. Reported, with where the mbarrier is:
+// Threads must not access the bytes of the object as data. The interpreter reports these errors,
+// with the address of the mbarrier:
 //
-//  - one that is not aligned to 8 bytes, is used before mbarrier.init or after
-//    mbarrier.inval, or has neither a barrier nor a wait between init and another thread;
-//  - counts out of their range, more arrivals than a phase waits for, a state of an older
-//    phase than the last;
-//  - a phase that ends while a copy that signals it is under way, since fewer bytes were
-//    expected; copies for which nobody has waited when the mbarrier or the block ends;
-//  - warps that wait for ever, with what the phase still lacks.
+//  - an mbarrier that is not aligned to 8 bytes, is used ahead of mbarrier.init or after
+//    mbarrier.inval, or is used by another thread without synchronization after mbarrier.init;
+//  - counts that are out of range, more arrivals than a phase expects, and waits for a phase older
+//    than the previous one;
+//  - a phase that completes while a copy that signals it is unfinished, since too few bytes were
+//    expected;
+//  - copies that no thread has waited for when the mbarrier is invalidated or the block ends;
+//  - a deadlock, with the arrivals and bytes that the phase still needs.
 //
 //   Mbarrier* const barrier = FindMbarrier(warp, address, lane);
 //   if (barrier != nullptr) barrier->tx += bytes;
@@ -31,37 +34,42 @@
 namespace stowage::testing::ptx {
 
 struct Mbarrier {
-  uint32_t expected = 0;  // arrivals of each phase
-  uint32_t pending = 0;   // of this one, that have not come
-  int64_t tx = 0;         // bytes that are expected and have not been copied
-  int64_t phase = 0;      // that is not over
-  uint32_t made = 0;      // stamp of its mbarrier.init
-  size_t agent = 0;       // in clocks
-  // What bulk copies of this phase write has this stamp; 0: there are none.
+  uint32_t expected = 0;  // arrivals in each phase
+  uint32_t pending = 0;   // arrivals missing in the current phase
+  int64_t tx = 0;         // bytes that are expected but not yet copied
+  int64_t phase = 0;      // the current, incomplete phase
+  uint32_t made = 0;      // stamp of its mbarrier.init (ptx_order.h)
+  size_t agent = 0;       // its number in clocks (ptx_order.h)
+  // The stamp of the bytes that bulk copies of this phase write. 0 means that
+  // there are no copies.
   uint32_t copies = 0;
-  uint32_t under_way = 0;                // of these
-  int64_t has_copies = -1, waited = -1;  // the last phases of which that is so
-  Clock arrived;                         // of this phase
-  Clock over;                            // of the one before
+  uint32_t under_way = 0;  // the number of unfinished copies of this phase
+  // The last phase with bulk copies, and the last that a thread has waited for.
+  int64_t has_copies = -1, waited = -1;
+  Clock arrived;  // what the arrivals of the current phase released
+  Clock over;     // what the arrivals of the previous phase released
 };
 
 struct Mbarriers {
-  std::map<uint64_t, Mbarrier> at;  // by address
-  int64_t changes = 0;              // of any of them
+  std::map<uint64_t, Mbarrier> at;  // keyed by address
+  int64_t changes = 0;              // counts changes of any mbarrier
 };
 
-/// The mbarrier that a lane uses, at an address of shared memory. Null: something is wrong,
-/// which is reported.
+/// Returns the mbarrier at an address of shared memory, which `lane` uses. Returns null and reports
+/// the error if the lane must not use it.
 Mbarrier* FindMbarrier(Warp& warp, uint64_t address, int lane);
 
-/// A bulk copy that a phase of the mbarrier waits for is done. Returns what is wrong.
+/// Notifies an mbarrier that a bulk copy of `bytes` bytes is complete. Returns an error message, or
+/// "".
 std::string CompleteCopy(Mbarriers& mbarriers, uint64_t address,
                          uint32_t bytes);
 
-/// "the mbarrier at 64, whose phase 3 waits for 1 arrivals and 128 bytes"
+/// Returns a description for messages, for example "the mbarrier at 64, whose phase 3 waits for 1
+/// arrivals and 128 bytes".
 std::string NameOf(const Mbarriers& mbarriers, uint64_t address);
 
-/// Copies for which nobody has waited, when a block has ended; empty: there are none.
+/// Returns a message about a copy that no thread has waited for at the end of a block, or "" if
+/// there is none.
 std::string CopiesNotWaitedFor(const Mbarriers& mbarriers);
 
 }  // namespace stowage::testing::ptx

@@ -1,19 +1,18 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_MEMORY_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_MEMORY_H_
 
-// The memory that a grid sees, and who touched it when: every byte remembers the
-// access that wrote it last and those that have read it since. Two accesses by different
-// threads of which one writes are a race, unless an order lies between them
-// (ptx_order.h):
+// Holds the memory of a kernel, and detects races. Each byte has stamps of its last write and of
+// the reads since then. Two accesses by different threads, at least one of which writes, are a race
+// unless they are ordered (ptx_order.h). These operations order accesses:
 //
-//  - lanes of one warp: bar.warp.sync or bar.sync;
-//  - warps of one block: a barrier that both took part in;
-//  - lanes of one block: an mbarrier at which one arrived and for which the other waited;
-//  - blocks: nothing, within a grid; but atomics are no race with each other.
+//  - between lanes of a warp: bar.warp.sync or bar.sync;
+//  - between warps of a block: a barrier in which both participate;
+//  - between lanes of a block: an mbarrier at which one lane arrives and for which the other waits;
+//  - between blocks: nothing. Two atomic accesses, however, are never a race.
 //
-// What a product of a warpgroup reads it reads through another proxy, through which bulk
-// copies write: the thread that wrote the byte, or read what a copy then writes, must
-// have fenced that, before the barrier.
+// Warpgroup matmuls read shared memory, and bulk copies write it, through the asynchronous proxy. A
+// thread that writes a byte for such a read, or reads a byte ahead of such a write, must execute a
+// proxy fence ahead of the barrier.
 //
 //   Memory memory;
 //   memory.BeginGrid(allocations);
@@ -40,14 +39,15 @@ class Memory {
   Memory();
   ~Memory();
 
-  /// What the grid may touch: no byte beside these; if there are none, any.
+  /// Starts a grid, which may access only these bytes of global memory. If `allocations` is empty,
+  /// it may access any address.
   void BeginGrid(std::span<const std::span<std::byte>> allocations);
-  /// Shared memory is NaN, and belongs to nobody.
+  /// Starts a block. Fills shared memory with NaN and marks it as never written.
   void BeginBlock(size_t shared_bytes, int warps);
   Order& order() { return order_; }
 
-  /// Notes an access of `bytes`, a power of two up to 16, by one lane. Returns where
-  /// the bytes are, or null: error() then says what is wrong.
+  /// Records an access of `bytes` bytes by one lane, where `bytes` is a power of two up to 16.
+  /// Returns a pointer to the bytes. If the access is an error, returns null and sets error().
   std::byte* Touch(Space space, Access access, uint64_t address, uint32_t bytes,
                    int warp, int lane) {
     std::byte* at = Locate(space, address, bytes);
@@ -55,35 +55,40 @@ class Memory {
     return Note(space, access, address, bytes, warp, lane) ? at : nullptr;
   }
 
-  /// 16 bytes of shared memory that a copy will fill: NaN that nobody may touch
-  /// until Arrive.
+  /// Marks 16 bytes of shared memory as the destination of a cp.async. They are NaN, and any access
+  /// to them is an error until Arrive. Returns false and sets error() on an error.
   bool Expect(uint64_t address, int warp, int lane);
+  /// Completes a cp.async by writing its 16 bytes.
   void Arrive(uint64_t address, const std::byte* bytes, int warp, int lane);
 
-  /// 16 bytes of shared memory, aligned, that a product reads, of this number
-  /// (Order::BeginReads). Null: error() says what is wrong.
+  /// Records that a warpgroup matmul reads 16 aligned bytes of shared memory, and returns a pointer
+  /// to them. `reads` is the matmul's number, from Order::BeginReads. Returns null and sets error()
+  /// on an error.
   const std::byte* ReadForProduct(uint64_t address, int first_warp,
                                   uint32_t reads);
 
-  /// Shared bytes that a bulk copy, issued by the lane, will write at any time until
-  /// those who know of the end of its phase, with the stamp of Order::BeginCopies.
+  /// Marks shared bytes as the destination of a bulk copy that the lane issues. The copy may write
+  /// them at any time until its phase of the mbarrier completes. `stamp` is from
+  /// Order::BeginCopies. Returns false and sets error() on an error.
   bool ExpectCopy(uint64_t address, uint32_t bytes, uint32_t stamp, int warp,
                   int lane);
-  /// Where the copy's bytes are: `bytes` from `address` on, which it expected.
+  /// Returns a pointer to shared bytes that were marked with ExpectCopy.
   std::byte* ShareOfCopy(uint64_t address) { return shared_.data() + address; }
-  /// Notes a read of global memory by a bulk copy that the lane has issued; like Touch.
+  /// Records a read of global memory by a bulk copy that the lane has issued. Returns what Touch
+  /// returns.
   const std::byte* ReadForCopy(uint64_t address, uint32_t bytes, int warp,
                                int lane);
 
-  /// 8 bytes of shared memory become an mbarrier: no thread may touch them until they
-  /// are given back, and are then as if never written.
+  /// Reserves 8 bytes of shared memory for an mbarrier. Any access to them is an error until
+  /// GiveBack. Returns false and sets error() on an error.
   bool TakeForMbarrier(uint64_t address, int warp, int lane);
+  /// Releases the bytes of an mbarrier, and marks them as never written.
   void GiveBack(uint64_t address, int warp, int lane);
 
   const std::string& error() const { return error_; }
 
  private:
-  // By byte: the stamps of who wrote it and who read it.
+  // The stamps of the last write and of the reads of each byte.
   struct Page;
   struct Stamps {
     uint32_t* writer;
@@ -108,15 +113,15 @@ class Memory {
   Page* NewPage();
 
   bool anywhere_ = false;
-  std::unordered_map<uint64_t, Page*> page_at_;  // of addresses that may be any
+  std::unordered_map<uint64_t, Page*> page_at_;  // if anywhere_
   std::vector<Allocation> allocations_;
-  size_t last_ = 0;  // the allocation that was touched last
+  size_t last_ = 0;  // the allocation that was accessed last
   std::vector<std::unique_ptr<Page>> pages_;
   size_t pages_used_ = 0;
 
   std::vector<std::byte> shared_;
   size_t shared_bytes_ = 0;
-  bool has_copies_ = false;  // that may still be under way
+  bool has_copies_ = false;  // copies or mbarriers have marked shared bytes
   std::vector<uint32_t> shared_writer_, shared_reader_;
 
   Order order_;

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_NUMBERS_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_NUMBERS_H_
 
-// Formulas of the PTX ISA that C++ has none for: fused products in any rounding,
-// the 16-bit floating-point types, approximations.
+// Implements arithmetic of the PTX ISA that C++ does not provide: fused
+// multiply-add in several rounding modes, 16-bit floating-point types, and
+// approximate functions.
 
 #include <bit>
 #include <cmath>
@@ -11,9 +12,9 @@
 
 namespace stowage::testing::ptx {
 
-/// a b + c, rounded to odd: truncated to a double, whose last bit is set if that
-/// was not exact. Rounding it once more to a float gives what rounding the exact
-/// sum would.
+/// Returns a b + c, rounded to odd. The exact sum is truncated to a double,
+/// whose last bit is set if the sum was inexact. Rounding that double to a float
+/// gives the same result as rounding the exact sum.
 inline double FusedToOdd(float a, float b, float c) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   const double addend = static_cast<double>(c);
@@ -40,19 +41,19 @@ inline float FusedDown(float a, float b, float c) {
              : x;
 }
 
-/// cvt.rn.bf16.f32; NaN is 0x7FFF.
+/// Implements cvt.rn.bf16.f32. NaN is 0x7FFF.
 inline uint16_t ToBF16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if (x != x) return 0x7FFF;
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
-/// cvt.rn.f16.f32; NaN is 0x7FFF.
+/// Implements cvt.rn.f16.f32. NaN is 0x7FFF.
 inline uint16_t ToF16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
   uint32_t half;
   if (size > 0x7F800000) return 0x7FFF;
-  if (size >= 0x477FF000) {  // 65520, half way from the largest to the next
+  if (size >= 0x477FF000) {  // 65520, which rounds up to infinity
     half = 0x7C00;
   } else if (size < 0x38800000) {  // below 2^-14: multiples of 2^-24
     half = static_cast<uint32_t>(
@@ -79,13 +80,13 @@ inline float FromF16(uint16_t x) {
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/// -1, 0 or 1, by the argument's bits.
+/// Returns -1, 0 or 1, given a hash of the argument's bits.
 inline int Wobble(float argument) {
   const uint32_t hash = std::bit_cast<uint32_t>(argument) * 0x9E3779B9u >> 30;
   return hash == 0 ? -1 : hash == 3 ? 1 : 0;
 }
-/// `exact` as a float that may be off by a unit of its last place, if it is not
-/// a float itself.
+/// Returns `exact` as a float. If `exact` is not representable, the result may
+/// be off by one unit in the last place.
 inline float Approximate(double exact, float argument) {
   const float x = static_cast<float>(exact);
   if (static_cast<double>(x) == exact || x != x || std::isinf(x) || x == 0) {
@@ -94,21 +95,21 @@ inline float Approximate(double exact, float argument) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(x) +
                               static_cast<uint32_t>(Wobble(argument)));
 }
-/// Subnormal numbers are zeros of their sign.
+/// Returns `x`, or a zero of the same sign if `x` is subnormal.
 inline float Flush(float x) {
   return std::fabs(x) < std::numeric_limits<float>::min()
              ? std::copysign(0.0f, x)
              : x;
 }
 
-/// ex2.approx: a relative error of at most 2^-22.
+/// Implements ex2.approx, whose relative error is at most 2^-22.
 inline float Exp2(float x) {
   return Approximate(std::exp2(static_cast<double>(x)), x);
 }
 inline float Exp2Flushing(float x) { return Flush(Exp2(Flush(x))); }
 
-/// rcp.approx.ftz.f32: at most one unit of the last place, so one of the two
-/// floats beside the exact value.
+/// Implements rcp.approx.ftz.f32, whose error is at most one unit in the last
+/// place. The result is one of the two floats next to the exact value.
 inline float ReciprocalFlushing(float x) {
   const float from = Flush(x);
   const double exact = 1 / static_cast<double>(from);
@@ -121,7 +122,8 @@ inline float ReciprocalFlushing(float x) {
   return Flush(y);
 }
 
-/// rcp.approx.ftz.f64: of the upper 32 bits of x; so are those of the result.
+/// Implements rcp.approx.ftz.f64. It reads only the upper 32 bits of `x`, and
+/// the lower 32 bits of the result are 0.
 inline double ReciprocalFlushing(double x) {
   constexpr uint64_t kUpper = 0xFFFFFFFF'00000000;
   double from = std::bit_cast<double>(std::bit_cast<uint64_t>(x) & kUpper);
@@ -136,8 +138,8 @@ inline double ReciprocalFlushing(double x) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(y) & kUpper);
 }
 
-/// div.approx.f32: two units of the last place where |b| is in [2^-126, 2^126]; above,
-/// 0, or NaN for an infinite a.
+/// Implements div.approx.f32. Its error is at most two units in the last place if |b| is in
+/// [2^-126, 2^126]. If |b| is larger, the result is 0, or NaN if `a` is infinite.
 inline float DivideApproximately(float a, float b) {
   if (std::fabs(b) > 0x1p126f && !std::isinf(b)) {
     return std::isinf(a) ? std::numeric_limits<float>::quiet_NaN()

@@ -1,26 +1,29 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_ORDER_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_ORDER_H_
 
-// The happens-before order of a grid. An access is stamped with its lane and its segment:
-// the part of a warp's run between two points of synchronization. Segments are numbered as
-// they begin, and blocks run one after the other. Each warp knows up to which segment it
-// comes after each other warp:
+// Tracks the happens-before order of a kernel's memory accesses, to detect races.
 //
-//  - after all that was before a barrier of the whole block, by the numbers alone;
-//  - after what a warp did before it came to a barrier that both took part in (Release),
-//    and what that had seen by then (Acquire).
+// Each access has a stamp, which consists of its lane and its segment. A segment is the interval
+// between two synchronization points of a warp. Segments are numbered in the order in which they
+// begin, and blocks run in sequence. Each warp has a vector clock, which contains the last segment
+// of each other warp that happens before it. Clocks change as follows:
 //
-// Lanes come to an mbarrier one by one: who arrives releases what these lanes did, and
-// what others of their warp did before a bar.warp.sync; who waits acquires for its own
-// lanes alone, until they meet the others.
+//  - After a barrier of the whole block, everything ahead of the barrier happens before
+//    everything after it. Comparing segment numbers is sufficient.
+//  - At any other barrier, each participant calls Release on arrival and then acquires the clocks
+//    of all participants (Acquire).
 //
-// What bulk copies write has one stamp for all that signal one phase of an mbarrier. It
-// comes before those who know of the end of that phase; a barrier of the block hands on
-// what its warps know.
+// Lanes arrive at an mbarrier individually. An arrival releases the accesses of the arriving lanes,
+// and the accesses of the other lanes of their warp ahead of the last bar.warp.sync. A wait
+// acquires only for the waiting lanes, until they synchronize with the other lanes of their warp.
 //
-// The bytes of shared memory that a product of a warpgroup reads are read at any time from
-// its issue until each of the warps has waited for it. Several who have read a byte since
-// it was written share one stamp, a set.
+// All bulk copies that signal the same phase of an mbarrier have one stamp. Their writes happen
+// before accesses by lanes that know that the phase is complete. A barrier of the block shares
+// this knowledge among its warps.
+//
+// A warpgroup matmul may read its bytes of shared memory at any time from its issue until each
+// of its warps has waited for it. If several threads or matmuls have read a byte since it was
+// written, they share one stamp, which denotes a set of readers.
 //
 //   order.BeginGrid();
 //   order.BeginBlock(warps);
@@ -39,12 +42,13 @@
 
 namespace stowage::testing::ptx {
 
-// A vector clock: for each agent, the last of its segments that happens before something. An
-// agent is a warp, as a whole or lane by lane, or an mbarrier, whose segments are its phases.
+// A vector clock. For each agent, it has the last segment of that agent that happens before a
+// point of the execution. An agent is a warp, as a whole or per lane, or an mbarrier, whose
+// segments are its phases.
 //
 //   Clock clock;
-//   clock.AddAll(3, 70);      // warp 3 up to its segment 70
-//   clock.AddLane(3, 5, 80);  // lane 5 of it up to 80
+//   clock.AddAll(3, 70);      // all lanes of warp 3, up to segment 70
+//   clock.AddLane(3, 5, 80);  // lane 5 of warp 3, up to segment 80
 //   clock.Covers(3, 5, 75)    // true
 //   clock.Covers(3, 6, 75)    // false
 class Clock {
@@ -60,8 +64,8 @@ class Clock {
     }
   }
 
-  /// Whether it has what this lane did in the segment; of a lane beyond 31: what
-  /// each of them did.
+  /// Returns whether the clock includes the accesses of this lane in the segment. If `lane` is
+  /// above 31, returns whether it includes the accesses of all lanes.
   bool Covers(size_t agent, uint32_t lane, uint32_t segment) const {
     if (At(agent, all_) >= segment) return true;
     const size_t first = kLanesOfWarp * agent;
@@ -84,16 +88,16 @@ class Clock {
     (*of)[i] = std::max((*of)[i], segment);
   }
 
-  std::vector<uint32_t> all_;    // by agent: of all its lanes
-  std::vector<uint32_t> lanes_;  // beyond that, by agent and lane
+  std::vector<uint32_t> all_;    // per agent, for all of its lanes
+  std::vector<uint32_t> lanes_;  // per agent and lane, in addition to all_
 };
 
 enum class Space : uint8_t { kGlobal, kShared };
 
-/// The warps that issue a product together.
+/// The number of warps in a warpgroup.
 inline constexpr int kWarpgroupWarps = 4;
 
-/// What a fence orders for the asynchronous proxy, as bits.
+/// Bits for the accesses that a fence orders relative to the asynchronous proxy.
 enum FenceOf : uint8_t {
   kFencesShared = 1,
   kFencesGlobal = 2,
@@ -102,33 +106,37 @@ enum FenceOf : uint8_t {
 
 class Order {
  public:
-  // A stamp is 64 times its segment, and a lane or one of these.
+  // A stamp is 64 times its segment, plus a lane or one of these constants.
   static constexpr uint32_t kManyLanes = 32, kAtomicLane = 33;
-  // Segments from here on are sets of readers, or what bulk copies do.
+  // Segment numbers from here on denote sets of readers, or bulk copies.
   static constexpr uint32_t kFirstSet = uint32_t{1} << 25;
   static constexpr uint32_t SegmentOf(uint32_t stamp) { return stamp >> 6; }
   static constexpr uint32_t LaneOf(uint32_t stamp) { return stamp & 63; }
 
-  /// Whether numbers run out: all stamps must then be forgotten before BeginGrid.
+  /// Returns whether segment numbers are nearly exhausted. If so, clear all stamps and call
+  /// StartAnew ahead of the next BeginGrid.
   bool IsWornOut() const;
+  /// Restarts the numbering of segments.
   void StartAnew();
 
   void BeginGrid();
   void BeginBlock(int warps);
-  /// All warps have met.
+  /// Records that all warps of the block have synchronized.
   void Barrier();
-  /// The lanes of a warp have met.
+  /// Records that the lanes of a warp have synchronized.
   void SyncWarp(int warp);
-  /// What these lanes did so far ends here, and comes before who acquires it.
+  /// Ends the current segment of the warp. Returns a clock with the accesses of these lanes so far,
+  /// and everything that happens before them.
   Clock Release(int warp, uint32_t lanes);
+  /// Records that everything in `clock` happens before the next accesses of these lanes.
   void Acquire(int warp, uint32_t lanes, const Clock& clock);
-  /// These lanes executed a fence between the generic proxy and the asynchronous one,
-  /// of these bits of FenceOf.
+  /// Records that these lanes executed a fence between the generic and the asynchronous proxy. `of`
+  /// has bits of FenceOf.
   void FenceProxy(int warp, uint32_t lanes, uint8_t of);
 
-  /// A number for an mbarrier in clocks.
+  /// Returns a new agent number for an mbarrier.
   size_t NewMbarrier() { return next_agent_++; }
-  /// The stamp of what bulk copies write that signal a phase of it.
+  /// Returns the stamp for the writes of bulk copies that signal one phase of an mbarrier.
   uint32_t BeginCopies(size_t mbarrier);
   bool IsOfCopies(uint32_t stamp) const {
     return copies_.contains(SegmentOf(stamp));
@@ -137,44 +145,45 @@ class Order {
   uint32_t Stamp(int warp, uint32_t lane) const {
     return segments_[static_cast<size_t>(warp)] * 64 + lane;
   }
-  /// The first segments of the grid, of the block, and of what lies behind its last
-  /// barrier. Those before are ordered before all of it.
+  /// The first segment of the grid, of the block, and after the block's last barrier. All earlier
+  /// segments happen before these.
   uint32_t grid() const { return grid_; }
   uint32_t block() const { return block_; }
   uint32_t epoch() const { return epoch_; }
 
-  /// Whether what has this stamp and an access by the lane now are unordered.
+  /// Returns whether the access with this stamp and a current access by the lane are unordered.
   bool Conflicts(Space space, uint32_t stamp, int warp, uint32_t lane) const;
-  /// Whether each lane that has this stamp, of this block, has fenced what it did before
-  /// the lane came after it, by a fence that has one of these bits of FenceOf.
+  /// Returns whether each lane of this stamp executed a proxy fence after its access and ahead of
+  /// the current point of `lane`. The fence must have one of the bits `of`. The stamp must be of
+  /// this block.
   bool IsFenced(uint32_t stamp, int warp, uint32_t lane, uint8_t of) const;
-  /// Of those who have read a byte, one whose read is not fenced; 0: there is none.
+  /// Returns the stamp of a reader in `readers` whose read is not fenced, or 0 if there is none.
   uint32_t UnfencedReader(uint32_t readers, int warp, uint32_t lane) const;
-  /// Who wrote with a stamp of this block.
+  /// Returns the warp and lane of a stamp of this block, for messages.
   std::string NameOf(uint32_t stamp) const;
-  /// Who it was, of those that an access by the lane conflicts with.
+  /// Returns the name of an access in `stamp` that conflicts with an access by the lane.
   std::string Who(uint32_t stamp, int warp, uint32_t lane) const;
 
-  /// The stamp of both: those who have read a byte, and a lane that now does.
+  /// Returns a stamp for `readers` and a lane that now reads the same byte.
   uint32_t Join(Space space, uint32_t readers, int warp, uint32_t lane);
 
-  /// A product of this warpgroup, named by its first warp, begins to read. Returns its
-  /// number.
+  /// Starts the reads of a warpgroup matmul, and returns its number. `first_warp` is the first warp
+  /// of the warpgroup.
   uint32_t BeginReads(int first_warp);
-  /// The stamp of both: those who have read a byte, and the product.
+  /// Returns a stamp for `readers` and a matmul that reads the same byte.
   uint32_t JoinReads(uint32_t readers, uint32_t reads);
-  /// The warp has waited for the product.
+  /// Records that the warp has waited for the matmul with number `reads`.
   void EndReads(uint32_t reads, int warp);
 
  private:
   struct Set {
-    std::vector<uint32_t> stamps;  // each of another warp
-    std::vector<uint32_t> reads;   // of products
+    std::vector<uint32_t> stamps;  // of lanes, at most one per warp
+    std::vector<uint32_t> reads;   // numbers of matmuls
   };
   struct Reads {
     int first_warp = 0;
     std::array<uint32_t, kWarpgroupWarps> ended =
-        {};  // by warp: when; 0: not yet
+        {};  // per warp, the segment of its wait; 0 means not yet
   };
   struct Fence {
     uint32_t segment, lanes;
@@ -183,7 +192,8 @@ class Order {
 
   uint32_t NewSegment(int owner);
   int OwnerOf(uint32_t segment) const { return owners_[segment - block_]; }
-  // Whether a lane, or each of kManyLanes, comes after what that lane did.
+  // Returns whether the access by `agent_lane` in the segment happens before the
+  // current point of `lane`, or of all lanes if `lane` is kManyLanes.
   bool Knows(int warp, uint32_t lane, size_t agent, uint32_t agent_lane,
              uint32_t segment) const;
   bool StampConflicts(uint32_t stamp, int warp, uint32_t lane) const;
@@ -194,22 +204,23 @@ class Order {
 
   uint32_t next_ = 1;
   uint32_t grid_ = 1, block_ = 1, epoch_ = 1;
-  std::vector<int> owners_;         // of segments from block_ on: their warp
-  std::vector<uint32_t> segments_;  // by warp: the current one
-  std::vector<uint32_t> met_;  // by warp: the first since its lanes have met
-  std::vector<Clock> seen_;    // by warp: what all its lanes know
-  // By warp: what these lanes know beyond that, since they last met.
+  std::vector<int> owners_;         // the warp of each segment from block_ on
+  std::vector<uint32_t> segments_;  // the current segment of each warp
+  std::vector<uint32_t> met_;  // per warp, the first since its last SyncWarp
+  std::vector<Clock> seen_;    // per warp, the clock of all its lanes
+  // Per warp, the additional clocks of some lanes since the last SyncWarp.
   std::vector<std::vector<std::pair<uint32_t, Clock>>> lanes_seen_;
-  std::vector<std::vector<Fence>> fences_;  // by warp, in their order
+  std::vector<std::vector<Fence>> fences_;  // per warp, oldest first
 
   // Sets and copies are numbered like segments, from kFirstSet on.
   uint32_t next_set_ = kFirstSet, grid_set_ = kFirstSet, block_set_ = kFirstSet;
-  std::unordered_map<uint32_t, Set> sets_;  // of the block, that still matter
-  std::unordered_map<uint64_t, uint32_t> joined_;  // since the last barrier
-  uint64_t last_join_ = 0;                         // of joined_; 0: none
+  std::unordered_map<uint32_t, Set> sets_;  // the block's sets still in use
+  // Memoizes Join and JoinReads since the last barrier.
+  std::unordered_map<uint64_t, uint32_t> joined_;
+  uint64_t last_join_ = 0;  // the last key of joined_, or 0
   uint32_t last_joined_ = 0;
   std::vector<Reads> reads_;
-  std::unordered_map<uint32_t, size_t> copies_;  // of the block: their mbarrier
+  std::unordered_map<uint32_t, size_t> copies_;  // agents of the mbarriers
   size_t next_agent_ = 0;
 };
 

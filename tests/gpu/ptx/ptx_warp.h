@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
 
-// The state that an instruction works on: the registers of 32 lanes, the mask of the lanes that
-// execute it, and their block. A register that a lane never wrote, or a value computed from
-// one, is reported where it is an address, is stored, guards an instruction, or is exchanged
-// between lanes.
+// Defines the state on which an instruction operates: the registers of 32 lanes, the mask of the
+// lanes that execute it, and their block. The interpreter tracks registers that a lane never wrote,
+// and values computed from them. It reports one that is used as an address, is stored, guards an
+// instruction, or is exchanged between lanes.
 //
 //   const uint32_t* a = warp.Read<uint32_t>(in.slots[1]);
 //   ...
@@ -27,20 +27,20 @@ struct Block;
 struct Products;
 
 struct Warp {
-  uint32_t mask = 0;       // of the lanes that execute the instruction
-  bool lane_wise = false;  // what it is (ptx_module.h)
-  uint32_t unwritten = 0;  // lanes that read what was never written
+  uint32_t mask = 0;       // lanes that execute the instruction
+  bool lane_wise = false;  // Operation::lane_wise of the instruction
+  uint32_t unwritten = 0;  // lanes that read a register never written
   std::byte* registers = nullptr;
-  uint32_t* written = nullptr;  // by number of a register: lanes that wrote it
+  uint32_t* written = nullptr;  // per register, the lanes that wrote it
   const std::byte* constants = nullptr;
   Block* block = nullptr;
-  int number = 0;  // of the warp, in its block
-  /// Of its warpgroup (ptx_warpgroups.h). Null: the kernel has none.
+  int number = 0;  // index of the warp in its block
+  /// The warpgroup matmuls of this warp (ptx_warpgroups.h), or null if the kernel has none.
   Products* products = nullptr;
-  /// The mbarrier that the instruction found in a phase that lanes still wait for.
+  /// The address of an mbarrier that the instruction polled and whose phase is incomplete.
   std::optional<uint64_t> polled = {};
 
-  /// The 32 elements of an operand.
+  /// Returns the 32 elements of an operand.
   template <typename T>
   const T* Read(const Slot& slot) {
     if (slot.number == kConstant) {
@@ -79,7 +79,7 @@ struct Warp {
     if (products != nullptr) NoteChange(slot);
   }
 
-  /// The addresses of an operand in brackets.
+  /// Reads the addresses of an operand in brackets.
   void ReadAddresses(const Slot& slot, uint64_t (&to)[kLanes]) {
     const auto plus = static_cast<uint64_t>(slot.plus);
     if (slot.bytes == 4) {
@@ -93,21 +93,21 @@ struct Warp {
     }
   }
 
-  /// Of the lanes that execute the instruction, those that never wrote it.
+  /// Returns the lanes that execute the instruction but never wrote the register.
   uint32_t Unwritten(const Slot& slot) const {
     return slot.number == kConstant ? 0 : mask & ~written[slot.number];
   }
 
-  /// What is wrong with the instruction; the first that is said ends the grid.
+  /// Reports an error of the instruction. The first report ends the grid.
   void Report(const std::string& what);
-  /// Reports a read of a register that was never written, unless it may be harmless.
+  /// Reports a read of a register that was never written, unless the instruction is lane_wise. Also
+  /// reports a read of a register that an unfinished warpgroup matmul uses.
   void CheckUnwritten(const Slot& slot);
-  /// Notes, where there are products, that a register was written (ptx_warpgroups.cc).
+  /// Tracks that a register was written, for warpgroup matmuls. Requires that the kernel has them.
   void NoteChange(const Slot& slot);
 };
 
-// Operations of single lanes: a function of elements, applied to the 32 lanes of its operands
-// and named in a table.
+// LaneTable collects operations that apply a function of elements to each of the 32 lanes.
 //
 //   LaneTable table;
 //   table.Two<uint32_t, uint32_t, uint32_t, Add>("add.u32");
@@ -150,8 +150,7 @@ constexpr uint8_t Size() {
   return sizeof(T);
 }
 
-/// Operations of lanes on their own: their results are what their operands are
-/// (Operation::lane_wise).
+/// A table of lane_wise operations (Operation::lane_wise).
 class LaneTable {
  public:
   template <typename D, typename A, typename F>

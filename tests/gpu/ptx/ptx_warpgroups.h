@@ -1,27 +1,29 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_WARPGROUPS_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_WARPGROUPS_H_
 
-// What the four warps of a warpgroup do together: asynchronous products of matrices, of
-// which one or both lie in shared memory. PTX ISA 9.0, section 9.7.15.
+// Executes warpgroup matmuls (wgmma), which the four warps of a warpgroup run asynchronously. One
+// or both operands are in shared memory. See PTX ISA 9.0, section 9.7.15. In names, a matmul is a
+// product.
 //
-// A product begins when all four warps have come to the same wgmma.mma_async, and ends for
-// each of them at its wgmma.wait_group. In between its registers belong to it, and shared
-// memory may be read at any time. The interpreter computes it when it begins; whatever
-// could make a difference is reported:
+// A matmul starts when all four warps have reached the same wgmma.mma_async. For each warp, it ends
+// at the warp's wgmma.wait_group. In between, the warp must not use the matmul's registers, and the
+// hardware may read shared memory at any time. The interpreter computes the matmul when it starts.
+// It reports everything that could give a different result on the hardware:
 //
-//  - an instruction that reads or writes a register of a product before the wait;
-//  - a register that was written and is used by a product with no wgmma.fence in between;
-//    an accumulator that a product of another shape uses without one;
-//  - shared memory written before all four warps have waited, or without a barrier after
-//    their waits; or before the product, but without a fence of proxies and a barrier
+//  - an instruction that reads or writes a register of a matmul ahead of the wait;
+//  - a register that is written and then used by a matmul, without a wgmma.fence in between;
+//  - an accumulator that matmuls of different shapes use, without a wgmma.fence in between;
+//  - a write to the operands in shared memory ahead of all four waits, or without a barrier after
+//    them;
+//  - a write to the operands ahead of the matmul, without a proxy fence and a barrier
 //    (ptx_memory.h);
-//  - warps, descriptors, predicates and starts of matrices that do not fit.
+//  - warps, descriptors, predicates and matrix addresses that are invalid.
 //
-// A kernel that sets an accumulator in front of the fence must hold it there, by an empty
-// asm volatile("" : "+f"(d)): else nvcc moves what sets it right before the product.
+// A kernel that sets an accumulator ahead of the fence must pin it there with an empty
+// asm volatile("" : "+f"(d)). Otherwise nvcc moves the assignment to just ahead of the matmul.
 //
-// Reading an accumulator and having a product write to it without a fence in between is
-// against the ISA too, but not reported: compilers move reads over the fence.
+// The ISA also forbids a read of an accumulator that is not separated by a fence from a later
+// matmul that writes it. This is not reported, since compilers move such reads across the fence.
 //
 //   Products& products = block.products[warp];
 //   RunProduct(warps, instruction);
@@ -36,27 +38,28 @@
 
 namespace stowage::testing::ptx {
 
-/// The products of a warp that are under way, and what it did to registers.
+/// The unfinished matmuls of a warp, and the state of its registers.
 struct Products {
   struct Product {
     uint32_t group = 0;
-    uint32_t reads = 0;  // of shared memory: Order::BeginReads
+    uint32_t reads = 0;  // its number in ptx_order.h (Order::BeginReads)
     std::vector<uint32_t> accumulators, factors;  // numbers of registers
   };
   struct Register {
-    uint16_t accumulates = 0, is_read = 0;  // products under way that do so
-    bool is_changed = false;                // since the last fence
-    uint16_t shape = 0;  // N of the last product that added to it since then
+    // The numbers of unfinished matmuls that add to it, and that read it.
+    uint16_t accumulates = 0, is_read = 0;
+    bool is_changed = false;  // written since the last wgmma.fence
+    uint16_t shape = 0;  // N of the last matmul that added to it since then
     bool is_under_way() const { return accumulates != 0 || is_read != 0; }
   };
 
-  std::vector<Product> under_way;   // in their order
-  uint32_t group = 0;               // that is not committed yet
-  bool is_fenced = false;           // ever
-  std::vector<Register> registers;  // by number
+  std::vector<Product> under_way;   // oldest first
+  uint32_t group = 0;               // the group that is not yet committed
+  bool is_fenced = false;           // the warp has executed a wgmma.fence
+  std::vector<Register> registers;  // indexed by register number
 };
 
-/// Executes a wgmma.mma_async that the warps of a warpgroup have all come to.
+/// Executes a wgmma.mma_async that all warps of a warpgroup have reached.
 void RunProduct(const std::array<Warp*, kWarpgroupWarps>& warps,
                 const Instruction& in);
 

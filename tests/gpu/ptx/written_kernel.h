@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_WRITTEN_KERNEL_H_
 #define STOWAGE_TESTS_GPU_PTX_WRITTEN_KERNEL_H_
 
-// Kernels of PTX that are written by hand, and run by the interpreter (doctest checks).
+// Runs hand-written PTX in the interpreter, for tests of the interpreter (with doctest).
 //
 //   const Outcome outcome = Run("\tst.global.u32 \t[%rd4], %r0;");
 //   CHECK(outcome.out[8 * 5] == 5);
@@ -24,9 +24,9 @@
 
 namespace stowage::testing::ptx {
 
-// A kernel with params {in, out}, whose lane's addresses are %rd3 and %rd4, 64 bytes
-// apart from those of the next lane; %r0 is the thread's number. Tensor maps follow from
-// byte 64 on.
+// Returns the PTX of a kernel around `body`. The kernel's params are {in, out}, and tensor maps
+// follow at byte 64. Each thread has 64 bytes of `in` at address %rd3 and 64 bytes of `out` at
+// address %rd4. %r0 is the index of the thread.
 inline std::string Text(const std::string& body, size_t maps = 0,
                         uint32_t alignment = 1024) {
   return StrCat(R"(.version 9.0
@@ -60,17 +60,17 @@ inline std::string Text(const std::string& body, size_t maps = 0,
 
 struct Outcome {
   std::string wrong;
-  std::vector<uint64_t> out;  // 8 words a thread
+  std::vector<uint64_t> out;  // 8 words per thread
 };
 
 struct Launch {
   uint32_t threads = 32, dynamic_shared = 0, grid = 1;
   uint64_t seed = 0;
   std::vector<gpu::TensorMap> maps = {};
-  uint32_t alignment = 1024;  // of dynamic shared memory
+  uint32_t alignment = 1024;  // alignment of dynamic shared memory
 };
 
-// Runs a kernel that may touch these words, and so many behind `out`.
+// Runs a kernel that may access the words `in` and `out_words` words of `out`.
 inline Outcome RunIn(std::span<uint64_t> in, const std::string& body,
                      size_t out_words, const Launch& launch) {
   Module module;
@@ -105,7 +105,7 @@ inline Outcome RunOn(const std::string& body, std::vector<uint64_t> in,
   return RunIn(in, body, out_words, launch);
 }
 
-// Each thread has 8 words of `in`, its own or the same for all.
+// Runs a kernel with 8 words of `in` per thread. If `in` has fewer words, it is repeated.
 inline Outcome Run(const std::string& body,
                    const std::vector<uint64_t>& in = {},
                    const Launch& launch = {}) {
@@ -131,13 +131,15 @@ uint64_t Word(T x) {
   return word;
 }
 
-// Parts of kernels that copy tensors to shared memory and wait for the copies. Thread 0 alone
-// does what "the first" does; places are bytes of dynamic shared memory.
+// The next functions return PTX that copies tensors to shared memory and waits for the copies. The
+// instructions of kFirst run only in thread 0. Positions (`at`, `to`, `from`, `signal`) are byte
+// offsets into dynamic shared memory.
 //
 //   Run(kSetUp + Init(0, 1) + kFenceInit + kMeet + Expect(0, 2048) +
 //       CopyTensor(1024, {0, 8}, 0) + Await(0, 0) + StoreShared(1024, 2048))
 
-// %r30 is where shared memory begins, %rd15 the first tensor map; %p8: it is the first.
+// Sets %r30 to the address of dynamic shared memory, %rd15 to the address of the first tensor map,
+// and %p8 in thread 0.
 inline const std::string kSetUp =
     "\tmov.u32 \t%r30, stowage_dynamic_shared;\n"
     "\tmov.b64 \t%rd14, test_param_0;\n"
@@ -155,18 +157,18 @@ inline std::string Init(size_t at, int arrivals) {
 }
 inline const std::string kFenceInit =
     kFirst + "fence.mbarrier_init.release.cluster;\n";
-// The first arrives, and expects bytes.
+// Thread 0 arrives at the mbarrier and announces the bytes to expect.
 inline std::string Expect(size_t at, int bytes) {
   return StrCat(kFirst, "mbarrier.arrive.expect_tx.shared::cta.b64 \t_, ",
                 Place(at), ", ", bytes, ";\n");
 }
-// All do, each for itself.
+// Every thread arrives at the mbarrier.
 inline std::string Arrive(size_t at) {
   return StrCat("\tmbarrier.arrive.release.cta.shared::cta.b64 \t_, ",
                 Place(at), ";\n");
 }
 
-// Until the phase of this parity is over.
+// Waits until the phase with this parity is complete.
 inline std::string Await(size_t at, const std::string& parity) {
   return StrCat(
       "\t{\n\t.reg .pred \tdone;\nLAB_WAIT:\n"
@@ -178,7 +180,7 @@ inline std::string Await(size_t at, int parity) {
   return Await(at, StrCat(parity));
 }
 
-// "%rd15, {%r1, 0}"
+// Returns the operand "%rd15, {8, 0}", for example, from the map and the coordinates of a box.
 inline std::string Tensor(const std::vector<int>& first,
                           const std::string& map = "%rd15") {
   std::string text = map + ", {";
@@ -187,7 +189,8 @@ inline std::string Tensor(const std::vector<int>& first,
   }
   return text + "}";
 }
-// The first copies a box of the map from this element on, and signals.
+// Thread 0 copies a box of the tensor that starts at the element `first`. The copy signals the
+// mbarrier at `signal`.
 inline std::string CopyTensor(size_t to, const std::vector<int>& first,
                               size_t signal, const std::string& map = "%rd15") {
   return StrCat(kFirst, "cp.async.bulk.tensor.", first.size(),
@@ -195,7 +198,7 @@ inline std::string CopyTensor(size_t to, const std::vector<int>& first,
                 Place(to), ", [", Tensor(first, map), "], ", Place(signal),
                 ";\n");
 }
-// Or bytes of `in`.
+// Thread 0 copies bytes of `in`, from byte `from`.
 inline std::string CopyBytes(size_t to, size_t from, size_t bytes,
                              size_t signal) {
   return StrCat(
@@ -204,7 +207,7 @@ inline std::string CopyBytes(size_t to, size_t from, size_t bytes,
       Place(to), ", [%rd1+", from, "], ", bytes, ", ", Place(signal), ";\n");
 }
 
-// To `out`, by 16 bytes a thread.
+// Stores shared memory to `out`. Each thread stores 16 bytes at a time.
 inline std::string StoreShared(size_t from, size_t bytes) {
   return StrCat(R"({
 	mul.lo.u32 	%r31, %r0, 16;
@@ -227,12 +230,12 @@ STORED:
 )");
 }
 
-// Parts of kernels whose warpgroups multiply matrices in shared memory.
+// The next functions return PTX for warpgroup matmuls of matrices in shared memory.
 //
 //   Run(FillShared(4096) + Fenced() + Registers(64) + kFence + Multiply(64, ...) + kWait)
 
-// The first bytes of `in`, to shared memory, by 16 bytes a thread. %r1 is where shared
-// memory begins, in each part.
+// Copies the first bytes of `in` to shared memory. Each thread copies 16 bytes at a time. This and
+// the next functions set %r1 to the address of dynamic shared memory.
 inline std::string FillShared(size_t bytes) {
   return StrCat(R"(
 	mov.u32 	%r1, stowage_dynamic_shared;
@@ -263,12 +266,12 @@ inline std::string WaitFor(int groups) {
 }
 inline const std::string kEnd = kCommit + WaitFor(0);
 
-// The fields of a descriptor but for where shared memory begins, which is added:
-// %rd10 + number.
+// The fields of a wgmma matrix descriptor. `start` is relative to dynamic shared memory.
 struct Descriptor {
   uint64_t start = 0, leading = 0, stride = 0, base = 0;
-  uint64_t swizzle = 0;  // 0: none, 1: 128, 2: 64, 3: 32 bytes
+  uint64_t swizzle = 0;  // 0 none, 1 is 128 bytes, 2 is 64, 3 is 32
 };
+// Sets register %rd10, %rd11 and so on, given `number`, to the descriptor.
 inline std::string Describe(int number, const Descriptor& d) {
   const uint64_t bits = (d.start >> 4) | (d.leading >> 4) << 16 |
                         (d.stride >> 4) << 32 | d.base << 49 | d.swizzle << 62;
@@ -280,7 +283,7 @@ inline std::string Describe(int number, const Descriptor& d) {
       number, ", %rd17, ", static_cast<int64_t>(bits), ";\n");
 }
 
-// Registers NAME0 ... of floats.
+// Declares float registers NAME0, NAME1 and so on, for a result with `columns` columns.
 inline std::string Accumulators(int columns, const std::string& name = "%d") {
   return StrCat("\t.reg .f32 \t", name, "<", columns / 2, ">;\n");
 }
@@ -292,7 +295,7 @@ inline std::string SetAccumulators(int columns, const std::string& value,
   }
   return text;
 }
-// To `out`, or from %rd16, one behind the other: those of a thread, then of the next.
+// Stores the accumulators to `out`. Those of a thread are contiguous, and threads are in order.
 inline std::string StoreAccumulators(int columns,
                                      const std::string& name = "%d") {
   std::string text = StrCat("\tmul.wide.u32 \t%rd17, %r0, ", columns * 2,
@@ -303,7 +306,8 @@ inline std::string StoreAccumulators(int columns,
   return text;
 }
 
-// wgmma.mma_async of what follows the accumulators: "%rd10, %rd11, 1, 1, 1, 0, 0".
+// Returns a wgmma.mma_async. `operands` follow the accumulators, for example
+// "%rd10, %rd11, 1, 1, 1, 0, 0".
 inline std::string Multiply(int columns, const std::string& operands,
                             const std::string& type = "bf16",
                             const std::string& name = "%d") {
