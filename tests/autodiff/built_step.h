@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_AUTODIFF_BUILT_STEP_H_
 #define STOWAGE_TESTS_AUTODIFF_BUILT_STEP_H_
 
-// Builds graphs and training steps that must be valid (doctest checks).
+// Builds graphs and training steps, and fails the running doctest case if they are invalid.
 //
 //   const Graph step = Step(Build("net", [](GraphBuilder& g) { ... }), {});
 
@@ -26,7 +26,7 @@ inline Graph Build(const char* name,
   return *graph;
 }
 
-/// The step for the output "loss".
+/// Returns the training step for the output "loss" of `forward`.
 inline Graph Step(const Graph& forward, const TrainOptions& options) {
   const Result<Graph> step = BuildTrainStep(forward, "loss", options);
   REQUIRE_MESSAGE(step.ok(), step.error().message);

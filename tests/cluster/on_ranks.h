@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_CLUSTER_ON_RANKS_H_
 #define STOWAGE_TESTS_CLUSTER_ON_RANKS_H_
 
-// Runs ranks as threads of the test.
+// Runs each rank of a test as a thread.
 //
 //   OnRanks(3, [&](Link& link) { RankCollectives collectives(link); ... });
 
@@ -16,8 +16,9 @@
 
 namespace stowage::cluster {
 
-/// Runs `body` once for every rank, in a thread of its own, and waits for all. A rank that
-/// throws, as REQUIRE does, is lost to the others; the first exception is thrown again here.
+/// Calls `body` for every rank, each in its own thread, and waits until all calls have returned. If
+/// a rank throws, as a failed REQUIRE does, its link closes and the other ranks lose it. The first
+/// exception is then rethrown.
 inline void OnRanks(int ranks, const std::function<void(Link&)>& body) {
   std::vector<std::unique_ptr<Link>> links = ThreadLinks(ranks);
   std::vector<std::exception_ptr> thrown(links.size());

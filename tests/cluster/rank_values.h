@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 #define STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 
-// Values that differ from rank to rank and whose sums depend on the order of addition: magnitudes
-// span 2^20, so that nearly every addition rounds.
+// Provides values that differ between ranks, for tests of the order of addition. Magnitudes span a
+// factor of 2^20, so nearly every addition rounds and sums depend on the order.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_COMPILE_HOST_LIBRARY_H_
 #define STOWAGE_TESTS_COMPILE_HOST_LIBRARY_H_
 
-// C sources, compiled by a compiler of the host and loaded into the test.
+// Compiles C sources with a compiler of the host, and loads them into the test.
 //
 //   HostLibrary library("mlp", {{"step.h", c.header}, {"step.c", c.source}});
 //   auto* step = library.Get<int()>("step_step");
@@ -16,14 +16,14 @@
 
 namespace stowage::testing {
 
-/// Options by which every generated file is compiled.
+/// The compiler options for all generated files.
 inline constexpr const char* kStrictC =
     "-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror";
 
 class HostLibrary {
  public:
-  /// Writes the files into a folder of their own and compiles those that end in .c. Aborts,
-  /// with the compiler's messages, where that fails.
+  /// Writes the files into a new folder and compiles the files that end in .c. Prints the
+  /// compiler's messages and aborts if that fails.
   HostLibrary(const std::string& name,
               const std::map<std::string, std::string>& files,
               const std::string& flags = "-O1",
@@ -45,42 +45,42 @@ class HostLibrary {
   void* handle_ = nullptr;
 };
 
-/// The output of a command; aborts where the command fails.
+/// Returns the output of a command. Aborts if the command fails.
 std::string OutputOf(const std::string& command);
 
-/// A graph, planned for C, and its files, whose functions take the arena.
+/// A graph, its plan for C, and the generated files, whose functions have the arena as an argument.
 struct GraphInC {
   Graph graph;
   Plan plan;
   std::map<std::string, std::string> files;
   std::string prefix;
 
-  /// Aborts where the graph cannot be written in C. `simd` is CompileOptions::simd.
+  /// Plans and compiles `graph` to C. Aborts if that fails. `simd` is CompileOptions::simd.
   static GraphInC Make(const Graph& graph, const std::string& prefix,
                        PlanOptions options = {}, int simd = 0);
-  /// Uses a plan that was made with NeedsOfC(simd).
+  /// Compiles `graph` to C with an existing plan. Requires that the plan is for NeedsOfC(simd).
   static GraphInC Of(const Graph& graph, const Plan& plan,
                      const std::string& prefix,
                      const std::map<std::string, std::string>& contents = {},
                      int simd = 0);
 };
 
-/// The source of a graph with its prefix before each name that is local to the file, so that the
-/// sources of several graphs can be joined. A joined source compiles in a fraction of the time.
+/// Returns the source of a graph, with its prefix added to every file-local name. The sources of
+/// several graphs can then be concatenated, and the result compiles in a fraction of the time.
 std::string SourceToJoin(const GraphInC& c);
 
-/// Memory of a GraphInC. It is full of NaN before it is written.
+/// The arena of a GraphInC. Its bytes are initially 0xFF, which is NaN in every float type.
 class ArenaInC {
  public:
   explicit ArenaInC(const GraphInC& c);
 
   uint8_t* data() { return data_; }
-  /// At their addresses in the arena, or `elsewhere`.
+  /// Writes and reads elements at their address in the arena, or at `elsewhere` if it is not null.
   void Write(const std::string& leaf, const std::vector<double>& elements,
              uint8_t* elsewhere = nullptr);
   std::vector<double> Read(const std::string& name,
                            const uint8_t* elsewhere = nullptr) const;
-  /// Bytes of a leaf or an output that owns its bytes.
+  /// Returns the address of a leaf or an output.
   uint8_t* At(const std::string& name);
   Bytes SizeOf(const std::string& name) const;
 

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_COMPILE_IMPORTED_STEPS_H_
 #define STOWAGE_TESTS_COMPILE_IMPORTED_STEPS_H_
 
-// Training steps, planned for C, of models that come with weights; frozen ones are constants.
+// Plans training steps for compilation to C, of models with pretrained weights. Frozen weights are
+// constants of the C file.
 
 #include <cstdint>
 #include <map>
@@ -14,19 +15,19 @@
 
 namespace stowage::testing {
 
-/// A step without memory optimizations. Those params that have `contents` and are not updated are
-/// outside the arena.
+/// Plans a step without memory optimizations. Params that have `contents` and are not updated are
+/// placed outside the arena.
 Result<FittedStep> PlanBesideConstants(
     const ModelFn& model, int64_t batch, const TrainOptions& training,
     const std::map<std::string, std::string>& contents);
 
 struct AdaptersStep {
   FittedStep step;
-  std::map<std::string, std::string> contents;  // of the base, by name
+  std::map<std::string, std::string> contents;  // base weights, by name
 };
 
-/// A step by AdamW of low-rank adapters on one sequence of `seq` tokens, beside the model of a
-/// GGUF file, whose quantized matrices stay in their blocks.
+/// Plans a step that trains low-rank adapters with AdamW on one sequence of `seq` tokens. The base
+/// model is a GGUF file, whose quantized matrices stay quantized.
 Result<AdaptersStep> PlanAdapters(const std::string& gguf, int64_t seq);
 
 }  // namespace stowage::testing

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_COMPILE_LOSS_DIFFERENCE_H_
 #define STOWAGE_TESTS_COMPILE_LOSS_DIFFERENCE_H_
 
-// A step, trained by its C file and by the library from the same start on the same inputs.
+// Compares training in compiled C with training in the library, from the same initial values and
+// on the same inputs.
 //
 //   LossDifference({.name = "mlp", .step = step, .learning_rate = rate}, 20) < 1e-6
 
@@ -20,16 +21,18 @@ struct ComparedStep {
   std::string name;
   FittedStep step = {};  // planned for C
   int simd = 0;          // CompileOptions::simd
-  /// The learning rate of step 1, 2, ...
+  /// Returns the learning rate of a step, counted from 1.
   std::function<double(int64_t)> learning_rate = {};
-  /// The bytes of params that do not start from their Init.
+  /// The initial bytes of params that do not start from their Init.
   std::map<std::string, std::string> contents = {};
-  /// The bytes of inputs, the same in every step; empty: random (WriteRandomInputs).
+  /// The bytes of inputs, which are the same in every step. If empty, WriteRandomInputs writes the
+  /// inputs.
   std::map<std::string, std::vector<std::byte>> inputs = {};
 };
 
-/// The largest relative difference of "loss" in `steps` steps; appends those in C to `losses`.
-/// Fails the test where params and states in the arena do not begin with the library's bytes.
+/// Returns the largest relative difference of "loss" in `steps` steps. Appends the losses of the C
+/// file to `losses` unless it is null. Fails the running doctest case if a param or state in the
+/// arena does not have the same initial bytes in C and in the library.
 double LossDifference(const ComparedStep& compared, int steps,
                       std::vector<double>* losses = nullptr);
 

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_CPU_RUN_GRAPH_H_
 #define STOWAGE_TESTS_CPU_RUN_GRAPH_H_
 
-// Runs graphs on the CPU kernels alone: no plan, no session. Every value that
-// owns bytes has memory of its own, full of NaN before it is written and with a
-// guard behind it; so has every workspace.
+// Runs graphs with the CPU kernels, without a plan or a session. Every value
+// that is not a view, and every workspace, has a separate buffer between
+// guards, which is NaN until it is written.
 //
 //   CpuRun run = RunOnCpu(graph, leaves, {.threads = 2});
 //   run.values["y0"];
@@ -28,40 +28,42 @@ namespace stowage {
 
 struct CpuRunOptions {
   int threads = 1;
-  /// Moves buffers off their alignment of 64 bytes, by a multiple of 8 that
-  /// differs from buffer to buffer.
+  /// Misaligns buffers relative to 64 bytes, each by another multiple of 8
+  /// bytes.
   bool misaligned = false;
-  /// Places result 0 over an operand wherever its op allows that.
+  /// Writes result 0 in place over an operand wherever the op allows it.
   bool overwrite = false;
-  /// The candidate to run, modulo their number, for kernels with autotuned tile sizes
-  /// (cpu/blocking.h).
+  /// The index of the autotuning candidate to run, for kernels with autotuned tile sizes
+  /// (cpu/blocking.h). It is reduced modulo the number of candidates.
   std::optional<size_t> candidate = {};
 };
 
 struct CpuRun {
   StepCode code = StepCode::kOk;
-  Tensors values;  // of the graph's outputs, in row-major order
-  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as they lie
+  Tensors values;  // the graph's outputs in row-major order
+  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as bytes
   bool guards_intact = true;
-  int64_t heap_calls = 0;        // to malloc and operator new, within kernels
-  int overwritten = 0;           // results that lay over an operand
-  size_t candidates = 0;         // the most of a trial, where one was asked for
-  bool scratch_written = false;  // by any kernel
+  int64_t heap_calls = 0;  // calls of malloc and operator new in kernels
+  int overwritten = 0;     // results that were written in place
+  // The largest number of candidates of a kernel, if a candidate was requested.
+  size_t candidates = 0;
+  bool scratch_written = false;  // a kernel wrote to its workspace
 };
 
-/// Runs every node in order, up to the first that fails.
+/// Runs the nodes in order, and stops at the first node that fails.
 CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
                 const CpuRunOptions& options = {});
 
-/// The laws of every kernel (doctest checks): outputs agree with the
-/// interpreter within `tolerance` (relative to the largest element of an
-/// output, or 1), are the same bytes for 1, 2 and 3 threads, misaligned and
-/// over their operands; nothing is written outside, nothing is allocated. Under the
-/// address sanitizer 3 threads alone (tests/support/instances.h).
+/// Checks (doctest) the rules that every kernel obeys. Outputs agree with the
+/// interpreter within `tolerance`, which LargestError defines. The output bytes
+/// are the same with 1, 2 and 3 threads, with misaligned buffers, and with
+/// results written in place. Nothing is written out of bounds, and nothing is
+/// allocated. If TakesAllInstances() is false (tests/support/instances.h), only
+/// 3 threads are compared with 1.
 void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                              double tolerance);
 
-// Graphs that a test builds, compared with the interpreter.
+// CheckGraph compares a graph that a test builds with the interpreter.
 //
 //   CheckGraph("relu", kF32.tolerance, [](GraphBuilder& g) {
 //     g.Output("y", Relu(g.Input("x", DType::kF32, {40001})));
@@ -69,11 +71,13 @@ void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
 
 using Build = std::function<void(GraphBuilder&)>;
 
-/// The graph that `build` makes, which must be valid.
+/// Returns the graph that `build` adds to a builder. Fails the running doctest case if the graph is
+/// invalid.
 Graph MakeGraph(const std::string& name, const Build& build);
 
-/// Values for all leaves, the same each time. Floats between -1 and 1: f32 numbers, or
-/// multiples of 1/64, which all float types hold. Integers in [0, limit).
+/// Returns random values for all leaves, the same in each call. Integers are in [0, limit). Floats
+/// are between -1 and 1. For 16-bit types they are multiples of 1/64, which those types represent
+/// exactly, and otherwise they are f32 numbers.
 Tensors RandomLeaves(const Graph& graph, int64_t limit = 7);
 
 struct Precision {
@@ -83,7 +87,7 @@ struct Precision {
 inline constexpr Precision kF32 = {DType::kF32, 2e-5};
 inline constexpr Precision kF64 = {DType::kF64, 1e-12};
 
-/// CheckAgainstInterpreter on random leaves.
+/// Calls CheckAgainstInterpreter with random leaves.
 void CheckGraph(const std::string& name, double tolerance, const Build& build,
                 int64_t limit = 7);
 
@@ -91,13 +95,13 @@ void CheckGraph(const std::string& name, double tolerance, const Build& build,
 
 namespace stowage::testing {
 
-// A graph of f16 or bf16 as kernels that compute in f32 run it: f32 in place of that type, each
-// result rounded to it and back.
+// ByF32Kernels emulates kernels that compute in f32 for a graph of f16 or bf16. The returned graph
+// has f32 values, and rounds each result to the original type and back.
 //
 //   RunOnCpu(graph, leaves).values == RunOnCpu(ByF32Kernels(graph), leaves).values
 
-/// f32 in place of f16 and bf16. Precondition: the graph has no adamw_split_update, whose
-/// weights must be bf16.
+/// Returns `graph` with f32 instead of f16 and bf16. The graph must not have an adamw_split_update,
+/// whose weights must be bf16.
 Graph ByF32Kernels(const Graph& graph);
 
 }  // namespace stowage::testing

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_DOCS_OP_TABLE_H_
 #define STOWAGE_TESTS_DOCS_OP_TABLE_H_
 
-// docs/reference/ops.md, made from the code: names, sections and signatures from
-// the text of ir/ops.def, element types by asking each op's `infer` which it
-// takes, views and overwriting from its OpDef, gradients by differentiating it.
-// A sample of each op comes from the op test table.
+// Generates docs/reference/ops.md from the code. Names, sections and signatures
+// come from the text of ir/ops.def. Calls of each op's `infer` show which element
+// types it accepts. OpDef states views and in-place results. Gradients are found
+// by differentiating a sample of each op from the op test table.
 //
 //   std::cout << MakeOpTable(ReadFile("ir/ops.def"));
 
@@ -13,8 +13,8 @@
 
 namespace stowage::testing {
 
-/// The page, given the text of ir/ops.def. Aborts where an op's comment there
-/// names other operands, results or attributes than the op has.
+/// Returns the page, given the text of ir/ops.def. Aborts if the operands,
+/// results or attributes in an op's comment differ from those of the op.
 std::string MakeOpTable(std::string_view ops_def);
 
 }  // namespace stowage::testing

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_FORMATS_GGUF_BYTES_H_
 #define STOWAGE_TESTS_FORMATS_GGUF_BYTES_H_
 
-// The bytes of a GGUF file, valid or not, field by field.
+// Builds the bytes of a GGUF file field by field, for tests of valid and invalid files.
 //
 //   const std::string file = GgufBytes().Start(3, 0, 1).Text("a").U32(4).U32(7).bytes();
 
@@ -28,19 +28,20 @@ class GgufBytes {
     bytes_ += text;
     return *this;
   }
-  /// The fields before the metadata.
+  /// Appends the header: the magic number, the version, and the numbers of
+  /// tensors and metadata values.
   GgufBytes& Start(uint32_t version, uint64_t tensors, uint64_t values) {
     bytes_ += "GGUF";
     return U32(version).U64(tensors).U64(values);
   }
-  /// A line of the table of tensors, dimensions in the file's order.
+  /// Appends an entry of the tensor table. `dims` are in the file's order.
   GgufBytes& Tensor(std::string_view name, std::initializer_list<uint64_t> dims,
                     uint32_t type, uint64_t offset) {
     Text(name).U32(static_cast<uint32_t>(dims.size()));
     for (const uint64_t size : dims) U64(size);
     return U32(type).U64(offset);
   }
-  /// Zeros up to a multiple of `alignment`, and `count` more.
+  /// Pads with zeros to a multiple of `alignment`, and appends `count` zeros.
   GgufBytes& Data(size_t count, size_t alignment = 32) {
     const size_t end = (bytes_.size() + alignment - 1) / alignment * alignment;
     bytes_.resize(end + count, '\0');
@@ -59,7 +60,7 @@ class GgufBytes {
   std::string bytes_;
 };
 
-/// Parses a file that is in memory.
+/// Parses a file in memory.
 inline Result<GgufHeader> ParseGguf(std::string_view file) {
   return GgufHeader::Parse(
       static_cast<Bytes>(file.size()),

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_FORMATS_HEX_H_
 #define STOWAGE_TESTS_FORMATS_HEX_H_
 
-// Files of other programs, stored in tests as hexadecimal digits.
+// Converts hexadecimal digits to bytes, for tests that store files of other programs as digits.
 //
 //   FromHex("1f8b") == "\x1f\x8b"
 

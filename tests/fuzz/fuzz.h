@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_FUZZ_FUZZ_H_
 #define STOWAGE_TESTS_FUZZ_FUZZ_H_
 
-// Fuzz targets by name. A program holds those of one source; the environment variable FUZZ
-// selects the one that libFuzzer runs.
+// Defines named fuzz targets for libFuzzer. A program contains all targets of one source file. The
+// environment variable FUZZ selects the target to run.
 //
 //   FUZZ_TARGET(graph_text)(const uint8_t* data, size_t size) {
 //     ...
@@ -25,8 +25,8 @@
 
 #include "base/strings.h"
 
-/// Declares and registers a target; its parameters and body follow. Returns 0, or -1 for an
-/// input that the corpus should not keep.
+/// Declares and registers a target. Its parameters and body follow the macro. The target returns 0,
+/// or -1 if the corpus should not keep the input.
 #define FUZZ_TARGET(name)                                                \
   int Fuzz_##name(const uint8_t*, size_t);                               \
   const ::stowage::testing::FuzzTarget kFuzz_##name(#name, Fuzz_##name); \
@@ -40,13 +40,13 @@ struct FuzzTarget {
   FuzzTarget(const char* name, Function function);
 };
 
-/// Ends the program, which libFuzzer reports as a finding, unless `holds`.
+/// Aborts if `holds` is false. libFuzzer reports that as a finding.
 inline void Check(bool holds) {
   if (!holds) std::abort();
 }
 
-/// A folder for parsers that open files by name. Files are in memory; the folder has links to
-/// them, and is removed when the program ends.
+/// A temporary folder, for parsers that open files by name. The files are in memory, and the folder
+/// contains symbolic links to them. The destructor removes the folder.
 class Folder {
  public:
   Folder() {
@@ -64,7 +64,7 @@ class Folder {
 
   const std::string& path() const { return path_; }
 
-  /// Makes the file, or gives it another content.
+  /// Creates the file, or replaces its content.
   void Write(const std::string& name, std::string_view content) {
     const auto [file, is_new] = files_.emplace(name, -1);
     if (is_new) {

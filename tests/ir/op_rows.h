@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_IR_OP_ROWS_H_
 #define STOWAGE_TESTS_IR_OP_ROWS_H_
 
-// Rows that tests of ops check: a graph that cannot be built and its error, word for word;
-// ops and the types of their results.
+// Defines the rows of table-driven tests of ops: invalid graphs with their exact error messages,
+// and ops with the types of their results.
 //
 //   CheckRows({{[](GraphBuilder& g) { Add(F32(g, "x", {2}), F32(g, "y", {3})); },
 //               "[add] f32(2) and f32(3) cannot be broadcast"}});
@@ -38,25 +38,26 @@ inline void CheckRows(const std::vector<ErrorRow>& rows) {
     REQUIRE_FALSE(graph.ok());
     CHECK(graph.error().code == ErrorCode::kInvalidArgument);
     const std::string& message = graph.error().message;
-    // The place in the source follows; another test looks at it.
+    // The source location follows, which another test checks.
     CHECK(message.substr(0, message.find(" (at ")) == row.message);
   }
 }
 
-// Values that `build` returns have the types `types`; at least one row an op.
+// The values that `build` returns must have the types `types`. Every op has at
+// least one row.
 struct TypeRow {
   const char* what;
   std::vector<Value> (*build)(GraphBuilder& g);
   std::vector<std::string> types;
 };
 
-/// Ops that make, move and reduce values, and elementwise ones.
+/// Returns rows of ops that create, move and reduce values, and of elementwise ops.
 const std::vector<TypeRow>& ValueTypeRows();
 
-/// Products, layers, losses and updates of params.
+/// Returns rows of matmuls, layers, losses and updates of params.
 const std::vector<TypeRow>& LayerTypeRows();
 
-// Inputs by their element types: MatMul(F32(g, "a", {2, 3}), F32(g, "b", {3, 5})).
+// The next functions add inputs, as in MatMul(F32(g, "a", {2, 3}), F32(g, "b", {3, 5})).
 
 inline Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
   return g.Input(name, DType::kF32, shape);
