@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_ONNX_BACKEND_TESTS_H_
 #define STOWAGE_TESTS_ONNX_BACKEND_TESTS_H_
 
-// ONNX's own tests of what reads its files: a model of a node or a few, inputs, and the
-// outputs that they give (Debian's libonnx-testdata).
+// Runs ONNX's backend tests, which Debian's package libonnx-testdata contains. A test has a model
+// with one or a few nodes, inputs, and the expected outputs.
 //
 //   for (const std::string& name : BackendTests("node")) {
 //     const std::string wrong = RunBackendTest("node", name);
@@ -13,12 +13,12 @@
 
 namespace stowage {
 
-/// Names of the tests of a kind: "node", "simple", "pytorch-converted",
-/// "pytorch-operator"; none where the package is not installed.
+/// Returns the names of the tests of a kind, which is "node", "simple", "pytorch-converted" or
+/// "pytorch-operator". Returns none if the package is not installed.
 std::vector<std::string> BackendTests(const std::string& kind);
 
-/// Why the test fails, in a word or two that stand for many tests; "" where it passes.
-/// An input that a plan must know is given as a constant.
+/// Runs a test. Returns "" if it passes, and otherwise the reason in a few words, which are the
+/// same for similar tests. An input whose value the plan needs is passed as a constant.
 std::string RunBackendTest(const std::string& kind, const std::string& name);
 
 }  // namespace stowage

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_ONNX_ONE_OP_H_
 #define STOWAGE_TESTS_ONNX_ONE_OP_H_
 
-// A model of one node, run once.
+// Builds an ONNX model with one node and runs it once.
 //
 //   const auto y = Run({.op = "Resize", .operands = {"x", "", "scales"},
 //                       .inputs = {{"x", Floats({1, 1, 4}, {1, 2, 3, 4})}},
@@ -21,16 +21,16 @@ namespace stowage {
 
 struct OneOp {
   std::string op;
-  int64_t version = 21;                 // the operator set
-  std::vector<std::string> operands;    // by name; "" for one that is left out
-  std::vector<NamedArray> inputs = {};  // written before the step
+  int64_t version = 21;                    // version of the operator set
+  std::vector<std::string> operands;       // names; "" omits an operand
+  std::vector<NamedArray> inputs = {};     // written before the step
   std::vector<NamedArray> constants = {};  // known when the graph is built
   std::function<void(onnx::pb::NodeProto&)> attributes = {};
   int results = 1;
-  int64_t seed = 1, step = 1;  // of random draws
+  int64_t seed = 1, step = 1;  // for ops that draw random numbers
 };
 
-/// The results, or the error.
+/// Returns the results of the node. Propagates errors of the import, of planning and of the step.
 Result<std::vector<Array>> Run(const OneOp& op);
 
 Array Floats(const Shape& shape, const std::vector<float>& numbers);

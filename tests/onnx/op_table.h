@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_ONNX_OP_TABLE_H_
 #define STOWAGE_TESTS_ONNX_OP_TABLE_H_
 
-// docs/reference/onnx_ops.md, made from the table of the ops that are imported.
+// Generates docs/reference/onnx_ops.md from the table of supported ONNX ops.
 
 #include <string>
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_ONNX_RUN_ONNX_H_
 #define STOWAGE_TESTS_ONNX_RUN_ONNX_H_
 
-// Runs the graph of an ONNX file as a user would: planned, in a session on the CPU,
-// with the file's weights.
+// Runs the graph of an ONNX file as a user would: it is planned, and runs in a session on the CPU
+// with the weights of the file.
 //
 //   Result<std::vector<Array>> outputs = RunOnnx(*model, *graph, inputs);
 
@@ -18,10 +18,10 @@
 
 namespace stowage {
 
-/// The graph's outputs, in order, after a step with these inputs.
+/// Runs a step with these inputs, and returns the outputs of the graph in order.
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
                                    const std::vector<NamedArray>& inputs);
-/// The same for a graph that is planned already, on `backend`.
+/// Does the same on `backend` with a graph that is already planned.
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model,
                                    const PlannedGraph& program,
                                    Backend& backend,

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
 #define STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
 
-// Small graphs with bodies, finished and planned, in slots of four f32 (doctest checks).
+// Builds and plans small graphs with loops and branches, for tests with doctest. Every value has
+// four f32 elements.
 //
 //   const Graph graph = Finish(g);
 //   CHECK(PlanOf(graph).arena_bytes() == 3 * kSlot);
@@ -22,7 +23,7 @@
 
 namespace stowage {
 
-inline constexpr Bytes kSlot = 16;  // of a value of four f32
+inline constexpr Bytes kSlot = 16;  // the size of four f32
 
 inline Graph Finish(GraphBuilder& g) {
   Result<Graph> graph = g.Finish();
@@ -30,7 +31,7 @@ inline Graph Finish(GraphBuilder& g) {
   return *std::move(graph);
 }
 
-/// A plan that the validator accepts.
+/// Returns a plan of `graph`. Fails the running doctest case if the validator rejects the plan.
 inline Plan PlanOf(const Graph& graph) {
   Result<Plan> plan = PlanMemory(graph, {.alignment = kSlot});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
@@ -39,23 +40,24 @@ inline Plan PlanOf(const Graph& graph) {
   return *std::move(plan);
 }
 
-// The event streams of small graphs of loops and branches as lines of text, compared with
-// streams worked out by hand.
+// The next functions print the event stream of a small graph as lines of text, for comparison with
+// hand-written streams.
 //
 //   CHECK(StreamText(graph) == Text({"+x", "+y", "y = tanh x", "-y", "-x"}));
 
 using Lines = std::vector<std::string>;
 
-/// Inputs: four f32, and a condition.
+/// Adds an input with four f32 elements.
 Value Input(GraphBuilder& g, const char* name);
+/// Adds a scalar bool input.
 Value Flag(GraphBuilder& g, const char* name);
 
-/// The stream, a word or two an event: "+x" and "-x" for births and deaths, results and operands
-/// of launches, "{" and "}" around bodies; "x^place" where a value of a body is allocated in a
-/// place outside of it.
+/// Plans `graph` and returns its stream, one event per line. "+x" and "-x" are the start and end of
+/// a lifetime, "y = tanh x" is a kernel launch, and "{" and "}" enclose bodies. "x^v" is a value x
+/// of a body that is allocated in the memory of v, which is a value outside the body.
 Lines StreamOf(const Graph& graph);
 
-/// One event a line, so that a difference shows.
+/// Returns the stream, or lines, as text with one event per line.
 std::string StreamText(const Graph& graph);
 std::string Text(const Lines& lines);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_REPORT_EXAMPLE_H_
 #define STOWAGE_TESTS_REPORT_EXAMPLE_H_
 
-// A graph of three nodes and a plan for it, both written by hand, so that every figure of a report
-// can be checked by hand.
+// Provides a graph of three nodes and a plan for it. Both are written by hand, so that every number
+// in a report can be checked by hand.
 //
 //   address  time 0  1  2        64-byte span above 32 reserved bytes
 //     64              .  .  S    S  workspace of "loss"  16 bytes [2, 3)

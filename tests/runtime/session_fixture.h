@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_RUNTIME_SESSION_FIXTURE_H_
 #define STOWAGE_TESTS_RUNTIME_SESSION_FIXTURE_H_
 
-// Sessions on the CPU, opened or refused, and a tiny model for them (doctest checks).
+// Provides a doctest fixture that creates sessions on the CPU, and a tiny model for them.
 //
 //   TEST_CASE_FIXTURE(SessionFixture, "...") {
 //     const Graph graph = Regression(2);
@@ -27,7 +27,7 @@
 
 namespace stowage {
 
-/// mean((x w - y)^2) with x (batch, 2), w (2, 1).
+/// Returns a graph of mean((x w - y)^2), where x has the shape (batch, 2) and w the shape (2, 1).
 inline Graph Regression(int64_t batch) {
   GraphBuilder g("regression");
   Value x = g.Input("x", DType::kF32, {batch, 2});
@@ -48,12 +48,14 @@ struct SessionFixture {
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     return std::move(*plan);
   }
+  /// Creates a session. Fails the running doctest case if that fails.
   Session Open(std::vector<SessionProgram> programs,
                const SessionOptions& options = {}) {
     auto session = Session::Create(std::move(programs), *cpu, options);
     REQUIRE_MESSAGE(session.ok(), session.error().message);
     return std::move(*session);
   }
+  /// Returns the message of the error with which creating a session must fail.
   std::string Refusal(std::vector<SessionProgram> programs,
                       const SessionOptions& options = {}) {
     auto session = Session::Create(std::move(programs), *cpu, options);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_TEXT_GGUF_TOKENIZER_BYTES_H_
 #define STOWAGE_TESTS_TEXT_GGUF_TOKENIZER_BYTES_H_
 
-// A GGUF file that holds a tokenizer, and no weights.
+// Builds the bytes of a GGUF file that contains a tokenizer but no weights.
 //
 //   const std::string file = GgufTokenizerBytes(gguf);
 

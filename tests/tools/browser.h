@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_TOOLS_BROWSER_H_
 #define STOWAGE_TESTS_TOOLS_BROWSER_H_
 
-// Opens a page in headless Chromium and queries it by a script.
+// Opens a page in headless Chromium and queries it with a script.
 //
 //   const Json answers = AskPage(html, "tell('title', document.title);");
 //   CHECK(answers["title"] == "Stowage: gpt-nano.step");
@@ -12,12 +12,12 @@
 
 namespace stowage::testing {
 
-/// Whether Chromium is installed (tools/setup.sh --checks does it).
+/// Returns whether Chromium is installed. `tools/setup.sh --checks` installs it.
 bool HasBrowser();
 
-/// Runs `script` after the page's own. Returns the values that it passes to tell(name, value),
-/// and under "errors" the exceptions of any script. `wants_dark` is the system's preferred color
-/// scheme.
+/// Opens a page and runs `script` after the scripts of the page. Returns the values that `script`
+/// passes to tell(name, value), and the exceptions of all scripts under "errors". If `wants_dark`
+/// is true, the preferred color scheme is dark.
 nlohmann::json AskPage(const std::string& html, std::string_view script,
                        bool wants_dark = false);
 

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 #define STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 
-// Runs the built program as on a machine without a GPU, and returns its output and exit code.
+// Runs the `stowage` program and returns its output and exit code. The program cannot use a GPU, so
+// the results do not depend on the machine.
 //
 //   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--json"});
 //   CHECK(outcome.exit_code == 0);
@@ -11,57 +12,59 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/files.h"  // for those who read what a run wrote
+#include "tests/support/files.h"  // for tests that read files of a run
 
 namespace stowage::testing {
 
 struct Outcome {
-  int exit_code = -1;  // -1 when a signal ended it
+  int exit_code = -1;  // -1 if a signal ended the program
   std::string out;     // stdout
-  std::string err;     // stderr, but for progress, which comes by the clock
+  std::string err;     // stderr without progress lines, which depend on time
 };
 
-/// Limits of a run, and its environment.
+/// Limits and environment of a run.
 struct RunLimits {
-  int64_t largest_file = 0;  // bytes that it may write; 0: any number
-  std::string input = {};    // a file to be its stdin; empty: this test's own
-  std::vector<int> closed = {};  // descriptors, as >&- has it
-  std::string cpu_target = {};   // STOWAGE_CPU_TARGET; empty: this test's own
+  int64_t largest_file = 0;  // maximum bytes per file; 0 means no limit
+  std::string input = {};    // a file for stdin; if empty, stdin is inherited
+  std::vector<int> closed = {};  // file descriptors to close
+  std::string cpu_target = {};   // STOWAGE_CPU_TARGET; if empty, inherited
 };
 
-/// Plans are kept in a cache of this test's own.
+/// Runs the program and waits until it ends. Plans are cached in the folder of this test.
 Outcome RunStowage(const std::vector<std::string>& arguments,
                    const RunLimits& limits = {});
 
-/// The same with stdout written to an existing file; `out` is empty.
+/// Does the same, but writes stdout to the file `file`. `out` is empty.
 Outcome RunStowageInto(const std::string& file,
                        const std::vector<std::string>& arguments);
 
-/// Starts the program, sends it `signal` once `is_time` returns true (polled every
-/// millisecond), and waits.
+/// Starts the program, sends it `signal` as soon as `is_time` returns true, and waits until it
+/// ends. Calls `is_time` every millisecond.
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::function<bool()>& is_time, int signal);
-/// The same once a file exists at `path`, which must stay there.
+/// Does the same, but sends `signal` as soon as a file exists at `path`. The file must not be
+/// removed.
 Outcome RunAndSignal(const std::vector<std::string>& arguments,
                      const std::string& path, int signal);
 
-/// Starts the program with stdout written to `file`, an existing named pipe or terminal that
-/// nobody reads, sends it `signal` once it is full, and waits. `out` is empty.
+/// Starts the program with stdout written to `file`, which is an existing named pipe or terminal
+/// that nobody reads. Sends the program `signal` as soon as `file` is full, and waits until it
+/// ends. `out` is empty.
 Outcome RunUnreadAndSignal(const std::string& file,
                            const std::vector<std::string>& arguments,
                            int signal);
 
-/// A path in this test's own directory.
+/// Returns a path in the temporary folder of this test.
 std::string TempPath(const std::string& name);
-/// Writes a file there; returns its path.
+/// Writes a file at TempPath(name), and returns its path.
 std::string WriteTemp(const std::string& name, const std::string& contents);
 
-/// 60 rows of digits that `train --model mlp` takes, each class its own
-/// pattern.
+/// Returns CSV data for `train --model mlp`: 60 digit images. Each class has a
+/// different pattern.
 std::string SomeDigits();
-/// 4,000 characters of text in lines.
+/// Returns lines of text, 4,000 characters or slightly more.
 std::string SomeText();
-/// The text form of a graph that `plan --graph` takes: relu(exp(x)) of 64 numbers.
+/// Returns a graph in text form for `plan --graph`, which computes relu(exp(x)) of 64 numbers.
 std::string SomeGraph();
 
 }  // namespace stowage::testing

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_TOOLS_STOWAGE_JSON_H_
 #define STOWAGE_TESTS_TOOLS_STOWAGE_JSON_H_
 
-// Runs of `stowage` whose output is JSON, and inputs that several tests of the command share:
-// a plan (one object), a training (an object a line), a tokenizer of letters.
+// Runs `stowage` with JSON output, and provides inputs that several tests of the command share. A
+// plan is one JSON object, and a training run prints one object per line.
 //
 //   const Json plan = PlanAsJson({"--model", "mlp"});
 //   CHECK(plan["arena_bytes"] > 0);
@@ -24,7 +24,7 @@ namespace stowage::testing {
 
 using Json = nlohmann::json;
 
-/// One object a line. Throws where a line is not JSON, which fails the test.
+/// Parses each line as JSON. Throws if a line is not JSON, which fails the test.
 inline std::vector<nlohmann::json> JsonLines(const std::string& text) {
   std::vector<nlohmann::json> lines;
   std::istringstream in(text);
@@ -34,15 +34,16 @@ inline std::vector<nlohmann::json> JsonLines(const std::string& text) {
   return lines;
 }
 
-/// Whether `last`, the last line of a run, has counted no allocation in its steps. Where
-/// malloc is a sanitizer's, nothing is counted.
+/// Returns whether `last`, the last line of a run, reports 0 heap allocations in its steps. Under a
+/// sanitizer with its own malloc, the number must be null instead.
 inline bool AllocatedNothing(const nlohmann::json& last) {
   const nlohmann::json& allocations = last.at("heap_allocations_in_steps");
   return STOWAGE_SANITIZER_HAS_MALLOC ? allocations.is_null()
                                       : allocations == 0;
 }
 
-/// The output of `stowage plan ARGUMENTS --json`, which must succeed.
+/// Returns the output of `stowage plan ARGUMENTS --json`. Fails the running doctest case if the
+/// command fails.
 inline Json PlanAsJson(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "plan");
   arguments.push_back("--json");
@@ -52,8 +53,9 @@ inline Json PlanAsJson(std::vector<std::string> arguments) {
   return Json::parse(outcome.out);
 }
 
-/// The path of a tokenizer.json for the tiny models of tests/goldens/pretrained. Its 57 tokens
-/// are letters, a space, a full stop, a newline, "th" and "he"; `added` lists further ones.
+/// Writes a tokenizer.json for the tiny models of tests/goldens/pretrained, and returns its path.
+/// Its 57 tokens are the letters, a space, a full stop, a newline, "th" and "he". `added` lists
+/// additional tokens.
 inline std::string LettersTokenizer(
     const nlohmann::json& added = nlohmann::json::array()) {
   nlohmann::json vocabulary = nlohmann::json::object();
@@ -75,8 +77,8 @@ inline std::string LettersTokenizer(
   return WriteTemp("tokenizer.json", file.dump());
 }
 
-/// Arguments that train the small model on a few digits, for six steps unless `more` has
-/// --steps.
+/// Returns arguments that train the model "mlp" on a few digits, followed by `more`. Training runs
+/// for six steps unless `more` has --steps.
 inline std::vector<std::string> Mlp(const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {"train",
                                         "--model",
@@ -94,7 +96,8 @@ inline std::vector<std::string> Mlp(const std::vector<std::string>& more) {
   return arguments;
 }
 
-/// The lines that a training with these arguments prints; it must succeed.
+/// Trains with the arguments of Mlp(more), and returns the lines that the command prints. Fails the
+/// running doctest case if the command fails.
 inline std::vector<Json> TrainMlp(std::vector<std::string> more) {
   more.push_back("--json");
   const Outcome outcome = RunStowage(Mlp(more));

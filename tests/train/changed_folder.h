@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_TRAIN_CHANGED_FOLDER_H_
 #define STOWAGE_TESTS_TRAIN_CHANGED_FOLDER_H_
 
-// Copies of a model's folder with another config.json.
+// Copies the folder of a model with changes to its config.json.
 //
 //   Open(ChangedFolder(folder, "\"gelu\"", "", "\"relu\""));
 
@@ -14,8 +14,9 @@
 
 namespace stowage::testing {
 
-// A golden folder whose config.json has what begins with `from` and ends before `end`, or
-// `from` alone, replaced by `to`.
+// Copies the folder of a golden model and returns the path of the copy. In its config.json, the
+// text from the first `from` up to the next `end` is replaced with `to`. If `end` is empty, only
+// `from` is replaced. Returns "no such text" if the file does not contain `from`.
 inline std::string ChangedFolder(const std::string& folder,
                                  std::string_view from, std::string_view end,
                                  std::string_view to) {

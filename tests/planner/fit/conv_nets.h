@@ -1,16 +1,15 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_CONV_NETS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_CONV_NETS_H_
 
-// Training steps of four convolutional nets of Keras: the largest batch that a card
-// holds is what papers on recomputation compare.
+// Builds training steps of four convolutional nets of Keras. Papers on recomputation compare the
+// largest batch of these nets that fits a GPU.
 //
-// Layers and shapes are those of VGG19, ResNet50 and MobileNet (v1, alpha 1) of
-// keras.applications at 224 x 224, and of the U-Net with a VGG16 encoder of
-// keras_segmentation (vgg_unet) at 416 x 608 with 19 classes; images are f32, of three
-// channels, and channels come first, as everywhere in Stowage. The layers are those of
-// nn/, so the steps run. ReLU6 is ReLU. Padding is part of a convolution or a pool, not a
-// layer of its own. The optimizer is SGD with momentum: weights and velocities are there
-// all the time, and a gradient dies in its update.
+// The nets are VGG19, ResNet50 and MobileNet (v1, alpha 1) of keras.applications at 224 x 224, and
+// the U-Net with a VGG16 encoder of keras_segmentation (vgg_unet) at 416 x 608 with 19 classes.
+// Images are f32 with three channels. Channels come first, as everywhere in Stowage. ReLU6 is
+// replaced with ReLU, and padding is part of a convolution or a pooling layer. The nets are built
+// from layers of nn/, so the steps can run. The optimizer is SGD with momentum. Weights and
+// velocities are live during the whole step, and a gradient dies in its update.
 //
 //   Graph step = ConvNets()[0].step(/*batch=*/289);
 
@@ -25,21 +24,22 @@ namespace stowage::fit {
 struct ConvNet {
   const char* name;
   Graph (*step)(int64_t batch);
-  /// The same net as Checkmate sees it: a node for each layer of Keras and one
-  /// for its gradient, params and images left out.
+  /// Builds the same net as Checkmate models it. Each Keras layer is a node and
+  /// its gradient is another node. Params and images are omitted.
   Graph (*checkmate_step)(int64_t batch);
-  /// The largest batch on 16 GB at no more than one extra forward pass that
-  /// Checkmate finds (Jain et al., MLSys 2020, figure 6).
+  /// The largest batch that Checkmate finds for 16 GB at a cost of at most one
+  /// extra forward pass (Jain et al., MLSys 2020, figure 6).
   int64_t checkmate_batch;
 };
 
 std::span<const ConvNet> ConvNets();
 
-/// The operations of the step's forward part.
+/// Returns the number of operations (FLOPs) of the step's forward pass.
 double ForwardFlops(const Graph& step);
 
-/// False where planner/fit/recompute/chain.h proves that no plan that runs the
-/// step's nodes in their order fits `budget` for one extra forward pass.
+/// Returns false if planner/fit/recompute/chain.h proves that no plan fits
+/// `budget` at the cost of one extra forward pass. The proof is for plans that
+/// run the nodes of the step in their order.
 bool MayFitForOneForward(const Graph& step, Bytes budget);
 
 }  // namespace stowage::fit

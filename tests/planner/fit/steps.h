@@ -1,8 +1,7 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_STEPS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_STEPS_H_
 
-// Training steps for tests of memory optimizations: of models by name, of a tiny GPT, and in
-// micro-batches.
+// Builds models and training steps for tests of memory optimizations.
 //
 //   StepFitter fitter(StepsOf(TinyGpt, /*batch=*/8), {});
 
@@ -17,17 +16,18 @@
 
 namespace stowage::testing {
 
-/// The step of a model that the command line knows.
+/// Returns the training step of a built-in model, given the name that the command line uses.
 Graph StepOf(std::string_view model, const ModelOptions& options);
 
-/// A GPT of two layers of width 16, for training on sequences of 64.
+/// Returns the forward graph of a GPT with two layers of width 16, for sequences of 64 tokens.
 Graph TinyGpt(int64_t batch);
 
-/// A net of random layers whose examples are independent: wide and narrow layers, norms, and
-/// residual sums.
+/// Returns the forward graph of a net with random layers: wide and narrow layers, norms, and
+/// residual sums. Its examples are independent.
 Graph RandomNet(uint64_t seed, int64_t batch);
 
-/// Steps of a model on `batch` examples, in micro-batches of sizes that differ by at most one.
+/// Returns a builder of training steps of a model on `batch` examples. The sizes of its
+/// micro-batches differ by at most one.
 StepBuilder StepsOf(std::function<Graph(int64_t batch)> model, int64_t batch,
                     const TrainOptions& options = {});
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_PLANNER_PACKING_PACKING_ORACLE_H_
 #define STOWAGE_TESTS_PLANNER_PACKING_PACKING_ORACLE_H_
 
-// A validator and a solver of packing by brute force, and random problems. Nothing here calls the
-// code under test.
+// Provides a brute-force validator and solver for packing problems, and random problems. They share
+// no code with the packers that they test.
 
 #include <cstdint>
 #include <random>
@@ -11,23 +11,26 @@
 
 namespace stowage::packing {
 
-/// Compares every pair of buffers. O(n^2).
+/// Returns whether `solution` is a valid packing. Compares every pair of
+/// buffers, in O(n^2).
 bool IsGoodPacking(const Problem& problem, const Solution& solution);
 
-/// The smallest height of any packing, by trying every offset of every buffer.
-/// For a handful of buffers with small sizes.
+/// Returns the minimum height of any packing. Tries every offset of every
+/// buffer, so it is only for a few buffers with small sizes.
 Bytes OptimalHeight(const Problem& problem);
 
-/// The largest sum of live sizes, by looking at every birth; or the highest
-/// fixed end. O(n^2).
+/// Returns the largest sum of the sizes of live buffers at any time, or the
+/// highest end of a buffer with a fixed offset if that is larger. Computes the
+/// sum at the start of every lifetime, in O(n^2).
 Bytes NaiveLowerBound(const Problem& problem);
 
-/// A problem that CheckProblem accepts, of up to `most` buffers: alignments
-/// that are powers of two and not, sizes of zero, equal sizes, lifetimes of one
-/// unit and of all time, fixed buffers.
+/// Returns a random problem with up to `most` buffers, which CheckProblem
+/// accepts. Alignments include numbers that are not powers of two. Some buffers
+/// have size 0, equal sizes, lifetimes of one unit or of the whole time, or
+/// fixed offsets.
 Problem RandomProblem(std::mt19937_64& random, int most);
 
-/// A uniform number in [low, high].
+/// Returns a uniform random number in [low, high].
 int64_t Uniform(std::mt19937_64& random, int64_t low, int64_t high);
 
 }  // namespace stowage::packing

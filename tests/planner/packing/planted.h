@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TESTS_PLANNER_PACKING_PLANTED_H_
 #define STOWAGE_TESTS_PLANNER_PACKING_PLANTED_H_
 
-// Hard packing problems whose optimum is known: a rectangle of time x address is
-// cut into smaller ones, straight through or around a core like a pinwheel, and
-// only the times and sizes of the pieces are kept. There is no slack anywhere:
-// any packing as low as the rectangle is perfect.
+// Generates hard packing problems whose optimum is known. A rectangle of
+// time x address is cut into smaller rectangles. A cut either divides a rectangle
+// in two, or in a pinwheel of four around a fifth. The problem has only the times
+// and sizes of the rectangles. An optimal packing has no free bytes at any time.
 
 #include <cstdint>
 
@@ -13,13 +13,13 @@
 namespace stowage::packing {
 
 struct Planted {
-  int buffers = 100;  // at least this many, up to four more
+  int buffers = 100;  // the minimum number; there are at most three more
   Time width = 100;
-  Bytes height = 1 << 20;  // the optimum, and the bytes alive at every time
+  Bytes height = 1 << 20;  // the optimum, and the live bytes at every time
 };
 
-/// The same problem for the same seed. Width x height must allow for the
-/// number of pieces.
+/// Returns a problem that depends only on the arguments. width x height must be
+/// large enough for the number of buffers.
 Problem PlantedProblem(const Planted& planted, uint64_t seed);
 
 }  // namespace stowage::packing

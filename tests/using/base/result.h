@@ -1,7 +1,7 @@
 #ifndef TESTS_USING_STOWAGE_BASE_RESULT_H_
 #define TESTS_USING_STOWAGE_BASE_RESULT_H_
 
-// A user's own header, at a path that Stowage has too.
+// A header of a user's program. Stowage has a header with the same path.
 
 namespace own {
 

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_ORDER_GRAPHS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_ORDER_GRAPHS_H_
 
-// Training steps of models whose order of execution matters: several things
-// could be computed next, and not all leave the same bytes behind. The models
-// are written down as people write them, level by level.
+// Builds graphs whose peak memory depends on the execution order, for tests of
+// the reorder optimization. In these graphs, several nodes are often ready to
+// run, and they differ in the bytes that they allocate and free. The models
+// list their nodes level by level, as people usually write them.
 
 #include <cstdint>
 #include <string>
@@ -13,13 +14,14 @@
 
 namespace stowage::fit {
 
-/// 20 steps: four kinds (branches of different widths that are joined, U-shapes
-/// with skips, a trunk with several heads, towers of residual blocks) in five
-/// sizes, from about 60 nodes to about 700.
+/// Returns 20 training steps, of four kinds in five sizes, from about 60 nodes
+/// to about 700. The kinds are branches of different widths that are joined,
+/// U-nets with skip connections, a trunk with several heads, and towers of
+/// residual blocks.
 std::vector<Graph> OrderGraphs();
 
-/// A small forward graph of `nodes` nodes that make values, and a few views and
-/// an update now and then; every seed gives another one.
+/// Returns a random small graph with about `nodes` nodes that allocate results,
+/// and with some views and parameter updates.
 Graph RandomOrderGraph(uint64_t seed, int nodes);
 
 }  // namespace stowage::fit

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_RECOMPUTE_MILP_STEPS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_RECOMPUTE_MILP_STEPS_H_
 
-// Small training steps for which the fewest extra operations within a budget
-// are known: an integer program has been solved for each, and the answers stand
-// in tests/goldens/recompute_milp.csv. `milp_problems` prints the steps as the
-// problems that tests/goldens/make_recompute_goldens.py solves.
+// Builds small training steps for which the minimum recomputation cost within a
+// budget is known. A mixed-integer linear program (MILP) was solved for each, and
+// tests/goldens/recompute_milp.csv contains the results. The program
+// `milp_problems` prints the steps as the problems that
+// tests/goldens/make_recompute_goldens.py solves.
 
 #include <string>
 #include <vector>
@@ -14,22 +15,24 @@
 
 namespace stowage::testing {
 
-/// Chains, U-nets, residual towers, attention, branches that meet and gates, of
-/// different widths: 18 to 55 nodes that are no views, most below 40.
+/// Returns chains, U-nets, residual towers, attention, joined branches and gated
+/// units, with different widths. Each has 18 to 55 nodes without views, and most
+/// have fewer than 40.
 std::vector<Graph> MilpSteps();
 
-/// Scratch of a node, as a PlanOptions::workspace: a quarter of the result of a
-/// product, so that scratch counts too.
+/// Returns the workspace of a node, for planning. A matmul has a workspace of a
+/// quarter of its result, so that workspaces affect the optimum.
 Bytes MilpScratch(const Graph& graph, const Node& node);
 
-/// One line of JSON: the nodes in order with their operations, scratch and last
-/// stage (the node that updates a param they read, or the last one), what they
-/// read and make; the bytes of what is made. Views are resolved to what they
-/// look into; params, states and inputs are left out. Sizes are rounded up to
-/// the default alignment.
+/// Returns a line of JSON with the nodes in order, the bytes of the values that
+/// they produce, and the outputs. A node has its operations, workspace, operands,
+/// results and last stage. The last stage is the first node that updates a param
+/// that the node reads, or the last node. Views are replaced with their root
+/// values. Params, states and inputs are omitted. Sizes are rounded up to the
+/// default alignment.
 std::string MilpProblem(const Graph& graph);
 
-/// A hash of MilpProblem, 16 hexadecimal digits.
+/// Returns a hash of `problem` as 16 hexadecimal digits.
 std::string MilpDigest(const std::string& problem);
 
 }  // namespace stowage::testing

@@ -1,12 +1,15 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_RECOMPUTE_ORACLE_H_
 #define STOWAGE_TESTS_PLANNER_FIT_RECOMPUTE_ORACLE_H_
 
-// The fewest extra operations with which a small training step can be run in so
-// many bytes: over all schedules that run its nodes in their order and, between
-// them, any forward node again, any number of times, as Checkmate (Jain et al.,
-// MLSys 2020) has it. A shortest path over (nodes run, forward values that are
-// there); shares nothing with the planner. Results are never written in place
-// here, and bytes are counted live, not packed.
+// Computes the minimum recomputation cost of a small training step within a
+// budget, by exhaustive search, for tests of the recompute optimization.
+//
+// The search is over all schedules that run the nodes in their order and, in
+// between, recompute any forward nodes any number of times, as in Checkmate (Jain
+// et al., MLSys 2020). It finds a shortest path over states, each of which is the
+// number of nodes run and the set of forward values that are live. It shares no
+// code with the planner. Results are never written in place, and the budget
+// limits the sum of live bytes, without packing.
 
 #include <cstdint>
 #include <optional>
@@ -16,12 +19,13 @@
 
 namespace stowage::testing {
 
-/// Nothing when no schedule fits. `budget` is for what is packed: activations,
-/// gradients and outputs. Precondition: at most 16 forward values own bytes.
+/// Returns the minimum number of extra operations (FLOPs), or nullopt if no
+/// schedule fits. `budget` is for activations, gradients and outputs. Requires
+/// that at most 16 forward values, except outputs, are not views.
 std::optional<double> LeastExtraFlops(const Graph& graph, Bytes budget);
 
-/// A forward graph of 4 to 7 layers with output "loss", of a kind that the seed
-/// chooses: a chain, a U-net, a residual tower, parallel branches.
+/// Returns a forward graph of 4 to 7 layers with the output "loss". The seed
+/// selects a chain, a U-net, a residual tower or parallel branches.
 Graph MakeSmallNet(uint64_t seed);
 
 }  // namespace stowage::testing
