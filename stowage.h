@@ -1,14 +1,14 @@
 #ifndef STOWAGE_STOWAGE_H_
 #define STOWAGE_STOWAGE_H_
 
-// Stowage trains neural networks inside a memory budget that is fixed before the first step.
-//
-// This is the umbrella header of the library. It includes the entry point, Train
-// (train/training.h), which trains a model within a budget. It also includes the packages that
-// Train is built on: graphs, training steps, plans, sessions, backends, models and reports.
-// README.md has examples.
+// Stowage trains neural networks inside a memory budget fixed before the first
+// step. This umbrella header includes everything that a program needs. The entry
+// point is Train (train/training.h), which plans a model for a budget and returns
+// a training session. The header also includes the components that Train uses:
+// graphs, training steps, plans, sessions, backends, models and reports. README.md
+// has examples.
 
-// Some compilers with preliminary support for C++20 define __cplusplus as 201709L.
+// Some compilers predate the final C++20 standard and define __cplusplus as 201709.
 #if __cplusplus < 201709L
 #error \
     "Stowage needs C++20: compile with -std=c++20 (Bazel: --cxxopt=-std=c++20)"

@@ -1,7 +1,8 @@
 #ifndef STOWAGE_BENCH_MUST_H_
 #define STOWAGE_BENCH_MUST_H_
 
-// The value of a Result; on an error, prints it to stderr and exits with code 2.
+// Must returns the value of a Result. If the Result is an error, it prints the error to stderr and
+// exits with code 2.
 //
 //   const Graph graph = Must(BuildGpt(config, purpose, options));
 

@@ -1,7 +1,7 @@
 #ifndef BOARD_H_
 #define BOARD_H_
 
-/* What the example needs of a board, or of a host. */
+/* The functions that the example requires from a board, or from a host. */
 
 void board_print(const char *text);
 

@@ -1,4 +1,4 @@
-/* Random numbers, and numbers as text. */
+/* Generates random numbers, and prints numbers. */
 #ifndef NUMBERS_H_
 #define NUMBERS_H_
 
@@ -7,14 +7,14 @@
 
 #include "board.h"
 
-/* A generator of 16 random bits (Knuth's MMIX). */
+/* Returns 16 random bits, from the generator of Knuth's MMIX. */
 static inline uint32_t random_bits(void) {
   static uint64_t state = 1;
   state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
   return (uint32_t)(state >> 48);
 }
 
-/* Prints `value` with at least so many digits. */
+/* Prints `value` with at least `digits` digits. */
 static inline void print_number(uint32_t value, uint32_t base, int digits) {
   char text[12];
   int end = 11;
@@ -26,7 +26,7 @@ static inline void print_number(uint32_t value, uint32_t base, int digits) {
   board_print(text + end);
 }
 
-/* Prints a line of a loss: the bits of the float, and thousandths. */
+/* Prints a line with the bits of the float and the loss in thousandths. */
 static inline void print_loss(float loss) {
   uint32_t bits;
   memcpy(&bits, &loss, sizeof bits);

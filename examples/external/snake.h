@@ -1,15 +1,14 @@
 #ifndef OWN_SNAKE_H_
 #define OWN_SNAKE_H_
 
-// Snake, x + sin(a x)^2 / a, an activation for what repeats itself (Ziyin et al.,
-// "Neural networks fail to learn periodic functions", 2020): an op that Stowage does
-// not have.
+// Defines Snake, an op that Stowage does not have. Snake is the activation x + sin(a x)^2 / a, for
+// periodic functions (Ziyin et al., "Neural networks fail to learn periodic functions", 2020).
 
 #include "stowage/stowage.h"
 
 namespace own {
 
-/// x + sin(a x)^2 / a for each element of x, of a float type; a is above 0.
+/// Returns x + sin(a x)^2 / a, elementwise. `x` must have a float type, and `a` must be above 0.
 stowage::Value Snake(stowage::Value x, double a,
                      stowage::SourceLoc loc = stowage::SourceLoc::Current());
 

@@ -1,7 +1,8 @@
 #ifndef OWN_WAVES_H_
 #define OWN_WAVES_H_
 
-// A model of this workspace: waves from points in time, by residual blocks.
+// Defines a model of this workspace, which predicts the height of a wave at a point in time with
+// residual blocks.
 
 #include <cstdint>
 #include <vector>
@@ -10,10 +11,11 @@
 
 namespace own {
 
-/// Inputs "t" and "y", (batch, 1) each; output "loss", their mean squared error.
+/// Returns the model. Its inputs are the times "t" and the heights "y", both of the shape
+/// (batch, 1). Its output "loss" is the mean squared error of the predictions for "t".
 stowage::Result<stowage::Graph> Waves(int64_t batch);
 
-/// Points of a wave, to learn from.
+/// Points of a wave to train on.
 struct Points {
   std::vector<float> t, y;
 };

@@ -1,7 +1,7 @@
 #ifndef OWN_BASE_RESULT_H_
 #define OWN_BASE_RESULT_H_
 
-// How a program of this workspace ends: its results, and what was wrong.
+// Records whether the checks of a program in this workspace hold, and determines its exit code.
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,14 +19,15 @@ class Result {
     std::fprintf(stderr, "wrong: %.*s\n", static_cast<int>(what.size()),
                  what.data());
   }
-  /// Of main.
+  /// Returns the exit code for main: 1 if a check failed, and 0 otherwise.
   int exit_code() const { return wrong_ ? 1 : 0; }
 
  private:
   bool wrong_ = false;
 };
 
-/// The value of any library's result, or the program's end.
+/// Returns the value of a result, of any library. If the result is an error, prints the error and
+/// exits the program.
 template <typename R>
 auto Must(R result) {
   if (!result.ok()) {
