@@ -17,8 +17,8 @@
 namespace stowage::cluster {
 
 /// Calls `body` for every rank, each in its own thread, and waits until all calls have returned. If
-/// a rank throws, as a failed REQUIRE does, its link closes and the other ranks lose it. The first
-/// exception is then rethrown.
+/// a rank throws, as a failed REQUIRE does, its link closes, and the other ranks see it as lost.
+/// After all calls have returned, the exception of the lowest rank is rethrown.
 inline void OnRanks(int ranks, const std::function<void(Link&)>& body) {
   std::vector<std::unique_ptr<Link>> links = ThreadLinks(ranks);
   std::vector<std::exception_ptr> thrown(links.size());

@@ -28,8 +28,8 @@ namespace stowage {
 
 struct CpuRunOptions {
   int threads = 1;
-  /// Misaligns buffers relative to 64 bytes, each by another multiple of 8
-  /// bytes.
+  /// Misaligns buffers, which otherwise start at multiples of 64 bytes. The
+  /// offset is a multiple of 8 bytes and differs from buffer to buffer.
   bool misaligned = false;
   /// Writes result 0 in place over an operand wherever the op allows it.
   bool overwrite = false;

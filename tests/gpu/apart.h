@@ -57,7 +57,9 @@ struct ApartOptions {
 
 struct ApartResult {
   std::vector<CheckRow> rows;  // with an extra failed row per check that died
-  std::vector<std::string> died, skipped, waiting;  // names; not run: waiting
+  /// The names of the checks that died, of those in ApartOptions::skip, and of those that did not
+  /// start because of ApartOptions::seconds or ApartOptions::ends.
+  std::vector<std::string> died, skipped, waiting;
   bool written = true;  // ApartOptions::lines was written without an error
 };
 

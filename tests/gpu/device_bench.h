@@ -35,7 +35,7 @@ struct BenchCase {
   int64_t warm_up = 20;  // steps that are not timed
   int64_t steps = 1000;
   std::optional<Bytes> budget = {};  // recomputes if needed to fit
-  bool fused = true;                 // if false, ops are not fused
+  bool fused = true;                 // if false, each op is a separate kernel
 };
 
 /// Returns for example "gpt2-124m bf16 16 x 1024, 6.0 GB", which is the model, the data type, the

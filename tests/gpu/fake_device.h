@@ -105,7 +105,7 @@ class FakeDevice final : public gpu::Device {
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
   /// Makes the preparation of this kernel fail.
   void Refuse(const std::string& name) { refused_kernel_ = name; }
-  /// Replaces this kernel by a function, which reads the kernel's params from the call.
+  /// Replaces this kernel with a function, which reads the kernel's params from the call.
   void Replace(const std::string& name,
                std::function<void(const gpu::KernelCall&)> run) {
     replaced_[name] = std::move(run);

@@ -24,7 +24,7 @@ namespace stowage::testing {
 struct GridOptions {
   /// Selects the order in which threads run. 0 is the natural order, and other seeds shuffle it.
   uint64_t seed = 0;
-  /// If true, a warp runs until it waits for its block.
+  /// If true, a warp runs until it waits at a barrier of its block.
   bool warp_by_warp = false;
   /// Receives the error of a faulty kernel. If null, the error is printed and the process aborts.
   std::string* report = nullptr;

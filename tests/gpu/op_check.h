@@ -38,7 +38,7 @@ std::vector<double> DecodeElements(DType dtype,
 
 struct OpCheckOptions {
   size_t first = 0, count = SIZE_MAX;  // the range of the table's cases
-  std::set<std::string> skip = {};     // names of cases that do not run
+  std::set<std::string> skip = {};     // names of cases to count but not run
   /// Called with the name of each case before it runs. May be empty.
   std::function<void(const std::string&)> at = {};
 };
@@ -51,10 +51,10 @@ struct OpCheckOptions {
 void CheckOps(DType real, const OpCheckOptions& options, Backend& backend,
               CheckRow* row);
 
-// PutOffAlignment misaligns the operands of a graph, except for the alignment of their elements.
-// Each leaf becomes a view into a longer leaf, a few elements after its start. Kernels use vector
-// loads only if the address allows it. The results must be identical, bit by bit, with and without
-// vector loads.
+// PutOffAlignment misaligns the operands of a graph. Their addresses are then only multiples of the
+// size of an element. Each leaf becomes a view into a longer leaf, a few elements after its start.
+// Kernels use vector loads only if the address allows it. The results must be identical, bit by
+// bit, with and without vector loads.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const OffAlignment off, PutOffAlignment(graph, leaves));
 //   RunOnce(off.graph, off.leaves, backend);

@@ -50,8 +50,8 @@ struct Compiled {
   std::vector<std::string> warnings;  // lines
 };
 
-/// Adds the report in a file NAME.ptxas.txt. Returns kInvalidArgument, with the line, if ptxas
-/// does not print the text under --resource-usage.
+/// Adds the report in a file NAME.ptxas.txt. Returns kInvalidArgument, with the first invalid line,
+/// if the text is not the output of ptxas --resource-usage.
 Status AddPtxasLog(std::string_view log, Compiled* compiled);
 
 /// Adds the functions in a file NAME.ptx. Returns kInvalidArgument if the file has no .target.
@@ -66,11 +66,11 @@ std::string ShortName(const std::string& mangled);
 /// the last rule applies. A * in a pattern matches any characters.
 struct KernelRule {
   std::string_view kernels;
-  int registers = 0;          // the maximum
+  int registers = 0;          // maximum number of registers
   bool tensor_cores = false;  // must have mma.sync
   bool warpgroups = false;    // must have wgmma.mma_async
-  bool bulk_copies = false;   // must have them, and no async_copies
-  bool wide_loads = false;    // must have them
+  bool bulk_copies = false;   // must have bulk copies, and no async copies
+  bool wide_loads = false;    // must have wide loads
 };
 
 /// Returns a line for each violation of the rules, or nothing. The violations are:

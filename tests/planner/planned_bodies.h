@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
 #define STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
 
-// Builds and plans small graphs with loops and branches, for tests with doctest. Every value has
-// four f32 elements.
+// Builds and plans small graphs with loops and branches, for tests with doctest. Plans are aligned
+// to kSlot, the size of the tests' typical value.
 //
 //   const Graph graph = Finish(g);
 //   CHECK(PlanOf(graph).arena_bytes() == 3 * kSlot);
@@ -57,7 +57,7 @@ Value Flag(GraphBuilder& g, const char* name);
 /// of a body that is allocated in the memory of v, which is a value outside the body.
 Lines StreamOf(const Graph& graph);
 
-/// Returns the stream, or lines, as text with one event per line.
+/// Returns the stream of `graph`, or `lines`, as text with one event per line.
 std::string StreamText(const Graph& graph);
 std::string Text(const Lines& lines);
 

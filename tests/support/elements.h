@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 #define STOWAGE_TESTS_SUPPORT_ELEMENTS_H_
 
-// Helps tests to compare tensors in memory with the interpreter's doubles: conversion of
-// elements, an error measure, and a buffer whose guards detect writes out of bounds.
+// Compares tensors in memory with the interpreter's doubles, for tests. The header provides
+// conversion of elements, an error measure, and a buffer whose guards detect out-of-bounds writes.
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 #define STOWAGE_TESTS_SUPPORT_HEAP_PEAK_H_
 
 // Measures the peak heap usage of a scope. Linking this library replaces malloc and related
-// functions, and therefore operator new, with wrappers that count the bytes that glibc's
-// functions return.
+// functions, and therefore operator new, with wrappers of glibc's functions that count the
+// allocated bytes.
 //
 //   const HeapPeak peak;
 //   ReadOnnx(path);

@@ -3,8 +3,8 @@
 
 // Evaluates a graph with a reference implementation of every op: plain loops in double
 // precision. Tests compare backends with it. Every value, including a view, is a separate vector
-// in row-major order. The interpreter does not plan, reuse or tile memory, and it shares no code
-// with the kernels. Integers and bools are stored as doubles.
+// in row-major order. The interpreter has no memory planning, buffer reuse or tiling, and it shares
+// no code with the kernels. Integers and bools are stored as doubles.
 //
 // Kernels for 16-bit floats compute in f32 and round what they store. For comparison with them,
 // the interpreter can round each value to its type.

@@ -17,8 +17,8 @@
 namespace stowage::testing {
 
 /// Returns a copy of `graph` that computes the same results. About half of the values that are
-/// computed and read in its bodies, at any nesting depth, are offloaded. Each is offloaded ahead of
-/// one of its readers, chosen at random.
+/// computed and read in its bodies, at any nesting depth, are offloaded. Each is offloaded between
+/// two consecutive uses, which are chosen at random. The first use is the computation of the value.
 Graph OffloadValuesInBodies(const Graph& graph, uint64_t seed);
 
 }  // namespace stowage::testing

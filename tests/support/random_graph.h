@@ -43,7 +43,7 @@ Graph MakeRandomStep(uint64_t seed);
 
 /// Writes all inputs of `runner`. The content of an input depends only on
 /// `seed`, the input's name and `step`. Floats are in [-1, 1), and indices are in
-/// range. "lr", "step" and "seed" get plausible values.
+/// [0, kRandomModelVocabulary). "lr" is 0.01, "step" is `step`, and "seed" is 9.
 void WriteRandomInputs(Runner& runner, uint64_t seed, int64_t step);
 
 }  // namespace stowage::testing

@@ -80,7 +80,7 @@ inline float FromF16(uint16_t x) {
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/// Returns -1, 0 or 1, given a hash of the argument's bits.
+/// Returns -1, 0 or 1, chosen by a hash of the argument's bits.
 inline int Wobble(float argument) {
   const uint32_t hash = std::bit_cast<uint32_t>(argument) * 0x9E3779B9u >> 30;
   return hash == 0 ? -1 : hash == 3 ? 1 : 0;

@@ -145,8 +145,8 @@ class Order {
   uint32_t Stamp(int warp, uint32_t lane) const {
     return segments_[static_cast<size_t>(warp)] * 64 + lane;
   }
-  /// The first segment of the grid, of the block, and after the block's last barrier. All earlier
-  /// segments happen before these.
+  /// These return the first segment of the grid, of the block, and after the block's last barrier.
+  /// All earlier segments happen before that segment.
   uint32_t grid() const { return grid_; }
   uint32_t block() const { return block_; }
   uint32_t epoch() const { return epoch_; }

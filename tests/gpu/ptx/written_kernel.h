@@ -232,7 +232,9 @@ STORED:
 
 // The next functions return PTX for warpgroup matmuls of matrices in shared memory.
 //
-//   Run(FillShared(4096) + Fenced() + Registers(64) + kFence + Multiply(64, ...) + kWait)
+//   Run(FillShared(4096) + kProxyFence + kBarrier + Accumulators(64) +
+//       SetAccumulators(64, "0f00000000") + Describe(0, a) + Describe(1, b) + kFence +
+//       Multiply(64, "%rd10, %rd11, 0, 1, 1, 0, 0") + kEnd + StoreAccumulators(64))
 
 // Copies the first bytes of `in` to shared memory. Each thread copies 16 bytes at a time. This and
 // the next functions set %r1 to the address of dynamic shared memory.

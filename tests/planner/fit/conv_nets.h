@@ -38,8 +38,8 @@ std::span<const ConvNet> ConvNets();
 double ForwardFlops(const Graph& step);
 
 /// Returns false if planner/fit/recompute/chain.h proves that no plan fits
-/// `budget` at the cost of one extra forward pass. The proof is for plans that
-/// run the nodes of the step in their order.
+/// `budget` at the cost of at most one extra forward pass. The proof is for plans
+/// that run the nodes of the step in their order.
 bool MayFitForOneForward(const Graph& step, Bytes budget);
 
 }  // namespace stowage::fit

@@ -2,9 +2,10 @@
 #define STOWAGE_TESTS_PLANNER_PACKING_PLANTED_H_
 
 // Generates hard packing problems whose optimum is known. A rectangle of
-// time x address is cut into smaller rectangles. A cut either divides a rectangle
-// in two, or in a pinwheel of four around a fifth. The problem has only the times
-// and sizes of the rectangles. An optimal packing has no free bytes at any time.
+// time x address is cut into smaller rectangles. A cut divides a rectangle into
+// two, or into four that form a pinwheel around a fifth. The problem has only the
+// times and sizes of the rectangles. An optimal packing has no free bytes below
+// its height at any time.
 
 #include <cstdint>
 

@@ -16,8 +16,8 @@
 namespace stowage::testing {
 
 /// Returns chains, U-nets, residual towers, attention, joined branches and gated
-/// units, with different widths. Each has 18 to 55 nodes without views, and most
-/// have fewer than 40.
+/// units, with different widths. Each has 18 to 55 nodes, not counting views, and
+/// most have fewer than 40.
 std::vector<Graph> MilpSteps();
 
 /// Returns the workspace of a node, for planning. A matmul has a workspace of a
