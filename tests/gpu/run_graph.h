@@ -32,8 +32,8 @@ struct GpuRunOptions {
   /// Selects the order in which threads run. 0 is the natural order.
   uint64_t seed = 0;
   bool warp_by_warp = false;
-  /// Misaligns leaves that no node updates by a few elements, since a view may start at any
-  /// element.
+  /// Shifts the leaves that no node updates by a few elements off their alignment, since a view may
+  /// start at any element.
   bool misaligned = false;
   /// Writes result 0 in place over an operand wherever the op allows it.
   bool overwrite = false;
