@@ -71,10 +71,10 @@ std::optional<std::string> FileOfTensor(const pb::TensorProto& tensor,
                                         const std::string& model);
 
 /// Returns the contents of the tensor. An external file must be in the folder of the file `model`,
-/// or be a link into the folder to which `model` links. Errors name the tensor. Propagates errors of
-/// TypeOfTensor and InputFile. Returns kInvalidArgument if the number of elements does not match the
-/// shape, or if an external file is outside of the folder or too short. Allocates at most the size
-/// of the data.
+/// or be a link into the folder to which `model` links. Errors name the tensor. Propagates errors
+/// of TypeOfTensor and InputFile. Returns kInvalidArgument if the number of elements does not match
+/// the shape, or if an external file is outside of the folder or too short. Allocates at most the
+/// size of the data.
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
                          const std::string& model);
 
