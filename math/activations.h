@@ -77,7 +77,7 @@ STOWAGE_HOST_DEVICE inline T GeluErfDerivative(T x) {
 }
 
 /// Returns x tanh(log(1 + e^x)) (Misra 2019), computed as x n / (n + 2) with n = e^x (e^x + 2). For
-/// x >= 20, the factor n / (n + 2) rounds to 1.
+/// x >= 20, the factor n / (n + 2) rounds to 1, so e^20 replaces e^x.
 template <typename T>
 STOWAGE_HOST_DEVICE inline T Mish(T x) {
   const T e = Exp(Select(x <= T(20), x, T(20)));
@@ -85,8 +85,8 @@ STOWAGE_HOST_DEVICE inline T Mish(T x) {
   return x * (n / (n + T(2)));
 }
 
-/// Returns the derivative of Mish: n / (n + 2) + 4 x e (1 + e) / (n + 2)^2 with e = e^x and n as
-/// above.
+/// Returns the derivative of Mish: n / (n + 2) + 4 x e (1 + e) / (n + 2)^2 with e = e^x and n = e
+/// (e + 2).
 template <typename T>
 STOWAGE_HOST_DEVICE inline T MishDerivative(T x) {
   const T e = Exp(Select(x <= T(20), x, T(20)));
@@ -95,7 +95,7 @@ STOWAGE_HOST_DEVICE inline T MishDerivative(T x) {
   return n / (n + T(2)) + T(4) * x * part * ((T(1) + e) / (n + T(2)));
 }
 
-/// Returns x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Propagates NaN.
+/// Returns x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019), or NaN if x is NaN.
 template <typename T>
 STOWAGE_HOST_DEVICE inline T HardSwish(T x) {
   const T inner = x * (x + T(3)) * T(1.0 / 6);
@@ -109,8 +109,8 @@ STOWAGE_HOST_DEVICE inline T HardSwishDerivative(T x) {
   return Select(x <= T(-3), T(0), Select(T(3) <= x, T(1), inner));
 }
 
-/// Returns the derivative of Elu, given its output y: `scale` if y > 0, and y + scale alpha
-/// otherwise.
+/// Returns the derivative of ELU, y = scale (x > 0 ? x : alpha (e^x - 1)), given its output y:
+/// `scale` if y > 0, and y + scale alpha otherwise. `alpha` and `scale` must not be negative.
 template <typename T>
 STOWAGE_HOST_DEVICE inline T EluDerivativeFromOutput(T y, T alpha, T scale) {
   return Select(T(0) < y, scale, y + scale * alpha);

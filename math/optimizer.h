@@ -2,9 +2,10 @@
 #define STOWAGE_MATH_OPTIMIZER_H_
 
 // Provides the optimizer updates of a single element, as templates over the number type
-// (math/portable.h), and the low-precision formats of weights and moments: split master weights
-// (SplitMaster) and 8-bit moments (SignedDynamicCode and the other codes). Constants of a step are
-// computed once, in double precision, and rounded once.
+// (math/portable.h). Also provides the low-precision formats of weights and moments: weights split
+// into a bf16 number and a correction (SplitMaster, ShortSplitMaster), and 8-bit moments
+// (SignedDynamicCode and the other codes). Constants of a step are computed once, in double
+// precision, and rounded once.
 //
 //   const auto k = math::AdamWConstants::At(step, lr, 0.9, 0.999, 1e-8, 0.01);
 //   math::AdamWStep(k, g, &w, &m, &v);
@@ -20,8 +21,9 @@
 
 namespace stowage::math {
 
-/// Returns true if `scale`, which multiplies a gradient or the change of a state, is infinite. The
-/// update must then be skipped. NaN does not skip the update, so that it propagates.
+/// Returns true if `scale` is infinite. `scale` is the factor by which an update multiplies a
+/// gradient or the change of a state. If it is infinite, the update must be skipped. NaN does not
+/// skip the update, so that it propagates.
 template <typename T>
 STOWAGE_HOST_DEVICE inline bool SkipsUpdate(T scale) {
   return scale - scale != T(0) && scale == scale;
@@ -79,8 +81,8 @@ STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
   *w = *w - lr * d / (Sqrt(*v) + eps);
 }
 
-/// Returns 1 - beta^t. The formula avoids cancellation for beta close to 1, and pow, which GPU
-/// compilers do not inline. `beta` must be in [0, 1), and `t` must be at least 1.
+/// Returns 1 - beta^t. The formula avoids cancellation for beta close to 1. It also avoids pow,
+/// which GPU compilers do not inline. `beta` must be in [0, 1), and `t` must be at least 1.
 STOWAGE_HOST_DEVICE inline double OneMinusPower(double beta, double t) {
   return -std::expm1(t * std::log(beta));
 }
@@ -119,16 +121,16 @@ STOWAGE_HOST_DEVICE inline void AdamWStep(const AdamWConstants& k, T g, T* w,
 }
 
 /// A float weight that is stored as a bf16 number and a 16-bit integer. The model computes with the
-/// bf16 number. The optimizer adds the integer to restore the float exactly. Together they need
+/// bf16 number. The optimizer restores the float exactly, by Join. Together the two numbers need
 /// four bytes, whereas a bf16 weight and a separate f32 master weight need six.
 ///
 /// The bf16 number is the upper half of the float's bits, rounded to nearest with ties away from
-/// zero. The integer is the rounding error. It is in [-2^15, 2^15), so it fits for every finite
-/// float. (With ties to even, it could be 2^15.)
+/// zero. The integer is the rounding error, as a difference of bit patterns. It is in [-2^15, 2^15)
+/// for every finite float, so it fits 16 bits. (With ties to even, it could be 2^15.)
 ///
-/// Finite floats from 0x1.FFp127 on round up to infinity and have a negative integer. An infinite
-/// bf16 number therefore represents infinity if the integer is 0, and a finite float otherwise. NaN
-/// becomes a quiet NaN with the integer 0.
+/// Finite floats with a magnitude of at least 0x1.FFp127 round to infinity and have a negative
+/// integer. An infinite bf16 number therefore represents infinity if the integer is 0, and a finite
+/// float otherwise. NaN becomes a quiet NaN with the integer 0.
 struct SplitMaster {
   uint16_t weight;  // the bits of a bf16
   int16_t delta;    // bits of the float - (weight << 16)
@@ -150,15 +152,16 @@ STOWAGE_HOST_DEVICE inline float Join(SplitMaster parts) {
 }
 
 /// A float weight that is stored in three bytes, as a bf16 number and an 8-bit integer. Together
-/// they are the upper 24 bits of the float, rounded to nearest, with a relative error of at most
-/// 2^-16. (Compare Gonzalez Ortiz et al. 2026, "FlashOptim", where the integers are fractions of
-/// the distance to the next bf16 number.)
+/// they are the upper 24 bits of the float, rounded to nearest. The relative error of a normal
+/// float is at most 2^-16. (Compare Gonzalez Ortiz et al. 2026, "FlashOptim", where the integers
+/// are fractions of the distance to the next bf16 number.)
 struct ShortSplitMaster {
   uint16_t weight;  // the bits of a bf16
   uint8_t delta;    // an int8_t: (bits of the float - (weight << 16)) / 256
 };
 
-/// Splits the 24-bit float that is nearest to `master`, with ties away from zero.
+/// Rounds `master` to the nearest float whose lower 8 bits are 0, with ties away from zero, and
+/// returns its two numbers. NaN becomes a quiet NaN with the integer 0.
 STOWAGE_HOST_DEVICE inline ShortSplitMaster SplitShort(float master) {
   const uint32_t bits = FloatBits(master);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return {FloatToBFloat16(master), 0};
@@ -166,39 +169,43 @@ STOWAGE_HOST_DEVICE inline ShortSplitMaster SplitShort(float master) {
   return {parts.weight, static_cast<uint8_t>(parts.delta / 256)};
 }
 
-/// Returns the original 24-bit float.
+/// Returns the rounded float that SplitShort has split. If the weight has been replaced, `delta`
+/// must be set to 0.
 STOWAGE_HOST_DEVICE inline float JoinShort(ShortSplitMaster parts) {
   const auto delta =
       static_cast<int16_t>(static_cast<int8_t>(parts.delta) * 256);
   return Join(SplitMaster{parts.weight, delta});
 }
 
-// Codes of 8-bit optimizer moments. The elements of a block share a scale, which is the largest
-// magnitude in the block. A byte encodes element / scale, which is in [-1, 1] for a first moment
-// and in [0, 1] for a second moment.
+// Codes of 8-bit optimizer moments. A block of elements shares a scale, which is the largest
+// magnitude among them. A byte encodes element / scale, which is in [-1, 1] for a first moment and
+// in [0, 1] for a second moment.
 //
 //   const float inverse = InverseOf(scale);
 //   m_byte = SignedCompandedCode::Encode(m * inverse);
 //   m = scale * SignedCompandedCode::Decode(m_byte);
 //
-// Dynamic codes (Dettmers, Lewis, Shleifer & Zettlemoyer 2022, "8-bit optimizers via block-wise
-// quantization") use the table of create_dynamic_map in bitsandbytes. The table has seven decades,
-// each with twice as many numbers as the decade below. Decade i, from 0 to 6, has n = 2^i numbers
-// (2^(i+1) in the unsigned code): 10^(i-6) (0.1 + 0.9 (k + 1/2) / n) for 0 <= k < n. 0 and 1 are
-// also in the table, but -1 is not. An element is encoded as the nearest number.
+// SignedDynamicCode and DynamicCode (Dettmers, Lewis, Shleifer & Zettlemoyer 2022, "8-bit
+// optimizers via block-wise quantization") use the table of create_dynamic_map in bitsandbytes. The
+// table has seven decades, each with twice as many numbers as the decade below. Decade i, from 0 to
+// 6, has n = 2^i numbers (2^(i+1) in the unsigned code): 10^(i-6) (0.1 + 0.9 (k + 1/2) / n) for 0
+// <= k < n. 0 and 1 are also in the table, but -1 is not. An element is encoded as the nearest
+// number.
 //
-// Companded codes (Gonzalez Ortiz et al. 2026, "FlashOptim", arXiv 2602.23349) have equal steps on
-// a curve that is steep near 0. A first moment is encoded as round(127 z) with z = 2x / (1 + |x|),
-// and decoded as x = z / (2 - |z|). A second moment is encoded as round(255 sqrt(x)).
+// SignedCompandedCode and CompandedCode (Gonzalez Ortiz et al. 2026, "FlashOptim", arXiv
+// 2602.23349) have equal steps on a curve that is steep near 0. A first moment is encoded as
+// round(127 z) with z = 2x / (1 + |x|), and decoded as x = z / (2 - |z|). A second moment is
+// encoded as round(255 sqrt(x)).
 //
-// In both codes, byte 0 decodes to 0, so zero states stay zero for any scale. Unlike in these
-// papers, a nonzero second moment is never encoded as 0, because an update divides by its square
-// root. If an element is non-finite, the scale of its block is non-finite, and so is the whole
-// block after decoding. Values above 1, which rounding can produce, are encoded as 1, and NaN is
-// encoded as 0.
+// In all codes, byte 0 decodes to 0, so zero states stay zero for any finite scale. Unlike in these
+// papers, a positive x is never encoded as 0 if x is a second moment divided by its scale, because
+// an update divides by the moment's square root. (The division itself can underflow to 0.) If an
+// element is non-finite, the scale of its block is non-finite, and so is the whole block after
+// decoding. Values above 1, which rounding can produce, are encoded as 1. Values below -1 are
+// encoded as the smallest number of the code. NaN is encoded as 0.
 
-/// Returns 1 / scale, or 0 if the scale is 0 or non-finite. The result is infinite for a scale
-/// below 2^-128. A nonzero element is then encoded as the largest magnitude.
+/// Returns 1 / scale, or 0 if the scale is 0 or non-finite. The result is infinite for a scale of
+/// at most 2^-128. A nonzero element is then encoded as the largest magnitude, and 0 as 0.
 STOWAGE_HOST_DEVICE inline float InverseOf(float scale) {
   return scale > 0 ? 1 / scale : 0.0f;
 }
@@ -215,7 +222,8 @@ struct DynamicMagnitudes {
   // Loops always run over all decades, so that the threads of a warp do not diverge. Divisions by
   // powers of two are written as multiplications, which are exact.
 
-  // Returns number j in ascending order. Decade i begins at j = 2^(i + kMore) - kMore.
+  // Returns the number with index j, where the numbers are in ascending order. Decade i begins at j
+  // = 2^(i + kMore) - kMore.
   STOWAGE_HOST_DEVICE static constexpr float Number(int j) {
     if (j == 0) return 0;
     if (j == kOne) return 1;
@@ -233,8 +241,9 @@ struct DynamicMagnitudes {
     return (0.1f + 0.9f * middle * of_one) / power;
   }
 
-  // Returns the index of the number nearest to x, or the lower index in a tie. Numbers are the
-  // centers of cells, so the result is the index of the cell of x, except at the ends of decades.
+  // Returns the index of the number nearest to x, or the lower index in a tie. A decade is divided
+  // into cells of equal length, whose centers are the numbers. The result is therefore the index of
+  // the cell that contains x, except near the ends of decades.
   STOWAGE_HOST_DEVICE static constexpr int Nearest(float x) {
     if (!(x > 0)) return 0;
     if (x >= 1) return kOne;
@@ -258,7 +267,8 @@ struct DynamicMagnitudes {
 
 }  // namespace internal
 
-/// The dynamic code of a first moment. Codes are signed bytes, and 1 is encoded as -128.
+/// The dynamic code of a first moment. A byte, read as signed, is the index of the magnitude with
+/// the sign of x. 1 has the index 128, so its byte is -128.
 struct SignedDynamicCode {
   STOWAGE_HOST_DEVICE static uint8_t Encode(float x) {
     using Magnitudes = internal::DynamicMagnitudes<0>;

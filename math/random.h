@@ -1,14 +1,14 @@
 #ifndef STOWAGE_MATH_RANDOM_H_
 #define STOWAGE_MATH_RANDOM_H_
 
-// Provides counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel
-// random numbers: as easy as 1, 2, 3", 2011), and uniform numbers, normal numbers and stochastic
-// rounding based on it. Philox is a pure function that maps a 128-bit counter and a 64-bit key to
-// four 32-bit words. It has no state, so the random number of an element can be computed on any
-// processor, and recomputed at any time.
+// Provides Philox4x32-10, a counter-based random number generator (Salmon, Moraes, Dror & Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3", 2011). Uniform numbers, normal numbers and
+// stochastic rounding are based on it. Philox is a pure function that maps a 128-bit counter and a
+// 64-bit key to four 32-bit words. It has no state, so the random number of an element can be
+// computed on any processor, and recomputed at any time.
 //
-// The key contains the seed and the op's id. The counter contains the step and the index of the
-// element.
+// The key combines the seed and the id of the op that uses the numbers. The counter contains the
+// training step and the index of the element, divided by 4.
 //
 //   const Philox4 words = Philox4x32(
 //       RandomCounter(RandomStream::kUniform, step, quad), DropoutKey(seed, id));
@@ -55,8 +55,8 @@ STOWAGE_HOST_DEVICE inline Philox4 Philox4x32(Philox4 counter, PhiloxKey key) {
   return counter;
 }
 
-/// Returns the key of an op: the seed, with the id mixed into its upper half. For the same seed,
-/// ids below 2^32 give distinct keys.
+/// Returns the key of the op with this id, which is `seed` with `id` mixed into its upper half. Ops
+/// other than dropout use it, too. For the same seed, ids below 2^32 give distinct keys.
 STOWAGE_HOST_DEVICE inline PhiloxKey DropoutKey(int64_t seed, int64_t id) {
   const uint64_t bits = static_cast<uint64_t>(seed);
   const uint32_t spread = static_cast<uint32_t>(id) * 0x9E3779B1u;  // odd
@@ -65,7 +65,7 @@ STOWAGE_HOST_DEVICE inline PhiloxKey DropoutKey(int64_t seed, int64_t id) {
 }
 
 /// Returns the counter for elements 4 * `quad` to 4 * `quad` + 3 in a step. Element 4 * quad + i
-/// uses word i of the result.
+/// uses word i of Philox4x32's result.
 STOWAGE_HOST_DEVICE inline Philox4 DropoutCounter(int64_t step, int64_t quad) {
   const uint64_t s = static_cast<uint64_t>(step);
   const uint64_t q = static_cast<uint64_t>(quad);
@@ -79,8 +79,9 @@ inline uint64_t DropoutThreshold(double p) {
   return static_cast<uint64_t>(std::ceil(p * 4294967296.0));
 }
 
-/// Separates the counters of different uses of a key. The value is stored in the two highest bits
-/// of the step, which are 0 for dropout.
+/// The use of random numbers, which gives the same key and step different counters for different
+/// uses. The value is stored in the two highest bits of the step. They are 0 for dropout, so steps
+/// must be below 2^62.
 enum class RandomStream : uint32_t { kRounding = 1, kUniform = 2, kNormal = 3 };
 
 /// Returns the counter for elements 4 * `quad` to 4 * `quad` + 3 in a step.

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_MATH_RESAMPLING_H_
 #define STOWAGE_MATH_RESAMPLING_H_
 
-// Computes the sampling coordinates of a resized axis. Element o of the result is sampled at
+// Computes where each element of a resized axis is sampled. Element o of the result is sampled at
 // coordinate num / den of the operand, where num = max(0, o * step + start). Coordinates are
 // fractions of integers, so every processor finds the same neighbors.
 //
@@ -21,7 +21,8 @@ struct Neighbours {
   double weight;
 };
 
-/// The coordinates of an axis with `in` elements in the operand and `out` elements in the result.
+/// The sampling coordinates of an axis with `in` elements in the operand and `out` elements in the
+/// result. Both must be positive.
 struct ResampledAxis {
   int64_t in = 1, out = 1;
   int64_t step = 1, start = 0, den = 1;
@@ -29,12 +30,12 @@ struct ResampledAxis {
   /// no padding.
   int64_t linear = 0;
 
-  /// Samples the element at o * in / out, rounded down.
+  /// Returns an axis whose element o is the operand's element at o * in / out, rounded down.
   static ResampledAxis Nearest(int64_t in, int64_t out) {
     return {in, out, in, 0, out, 0};
   }
-  /// Interpolates at coordinate (o + 1/2) in / out - 1/2, or at o (in - 1) / (out - 1) with aligned
-  /// corners.
+  /// Returns an axis that is interpolated linearly at coordinate (o + 1/2) in / out - 1/2. With
+  /// aligned corners, the coordinate is o (in - 1) / (out - 1), or 0 if `out` is 1.
   static ResampledAxis Linear(int64_t in, int64_t out, bool align_corners) {
     if (!align_corners) return {in, out, 2 * in, in - out, 2 * out, 1};
     return {in, out, in - 1, 0, out > 1 ? out - 1 : 1, 1};
@@ -62,8 +63,8 @@ struct ResampledAxis {
     return apart < den ? den - apart : 0;
   }
 
-  /// Return the range [First(i), End(i)) of the result. It contains all elements in which element i
-  /// of the operand has a nonzero weight.
+  /// Return the bounds of the range [First(i), End(i)) of the result, which contains all elements
+  /// in which element i of the operand has a nonzero weight.
   STOWAGE_HOST_DEVICE int64_t First(int64_t i) const {
     const int64_t low = i - linear;
     return low <= 0 ? 0 : Reaching(low);

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_MATH_SMALL_FLOATS_H_
 #define STOWAGE_MATH_SMALL_FLOATS_H_
 
-// Converts between float and the bit patterns of the 16-bit formats f16 and bf16. Conversions round
-// to nearest, with ties to even (IEEE 754), and preserve NaN.
+// Converts between float and the bit patterns of the 16-bit formats f16 and bf16. Conversions to 16
+// bits round to nearest, with ties to even (IEEE 754), and preserve NaN. Numbers that are too large
+// become infinity.
 //
 //   math::FloatToHalf(65504.0f) == 0x7BFF;  math::HalfToFloat(0x3C00) == 1.0f
 
@@ -24,7 +25,8 @@ STOWAGE_HOST_DEVICE inline float BitsFloat(uint32_t bits) {
   return x;
 }
 
-/// Convert between bf16, the upper half of a float, and float.
+/// BFloat16ToFloat and FloatToBFloat16 convert between float and bf16, which is the upper half of a
+/// float.
 STOWAGE_HOST_DEVICE inline float BFloat16ToFloat(uint16_t bits) {
   return BitsFloat(uint32_t{bits} << 16);
 }
@@ -37,8 +39,8 @@ STOWAGE_HOST_DEVICE inline uint16_t FloatToBFloat16(float x) {
   return static_cast<uint16_t>((bits + 0x7FFF + odd) >> 16);
 }
 
-/// Convert between f16, which has 1 sign bit, 5 exponent bits (bias 15) and 10 fraction bits, and
-/// float.
+/// HalfToFloat and FloatToHalf convert between float and f16, which has 1 sign bit, 5 exponent bits
+/// (bias 15) and 10 fraction bits.
 STOWAGE_HOST_DEVICE inline float HalfToFloat(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   const uint32_t exponent = (bits >> 10) & 0x1F;
@@ -67,8 +69,9 @@ STOWAGE_HOST_DEVICE inline uint16_t FloatToHalf(float x) {
   return static_cast<uint16_t>(sign | (rounded >> 13));
 }
 
-/// Returns `x` rounded to odd (Boldo & Melquiond 2008). The last bit of the float is sticky, so
-/// that rounding the float to 16 bits gives the same result as rounding the double directly.
+/// Returns `x` rounded to odd (Boldo & Melquiond 2008): if a float cannot represent `x`, it is the
+/// neighbor whose last bit is 1. Rounding the result to f16 or bf16 therefore gives the same number
+/// as rounding the double directly.
 STOWAGE_HOST_DEVICE inline float RoundToOddFloat(double x) {
   const float nearest = static_cast<float>(x);
   const double back = nearest;

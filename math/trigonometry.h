@@ -2,8 +2,9 @@
 #define STOWAGE_MATH_TRIGONOMETRY_H_
 
 // Computes sin and cos of any float, and the angles of rotary position embeddings. Every operation
-// is exact or rounded once (fmaf), so all processors compute the same bits. The code uses no
-// arrays, because GPUs keep indexed arrays in local memory. (CUDA's sinf and cosf use one.)
+// of Sin and Cos is exact or rounded once (fmaf), so all processors compute the same bits.
+// (RopeTurns calls std::pow, whose last bits depend on the C library.) The code uses no arrays,
+// because GPUs keep indexed arrays in local memory. (CUDA's sinf and cosf use one.)
 //
 //   const float y = math::Sin(1e30f);
 //   const double turns = math::RopeTurns(10000, 64, pair);  // once
@@ -31,7 +32,8 @@ struct ReducedAngle {
   uint32_t quarters = 0;
 };
 
-/// Returns bits 32 i - 31 to 32 i after the binary point of 1/(2 pi), or 0 for i = 0.
+/// Returns bits 32 i - 31 to 32 i after the binary point of 1/(2 pi), or 0 for i = 0. `i` must be
+/// at most 7.
 STOWAGE_HOST_DEVICE constexpr uint64_t InverseTurnBits(uint32_t i) {
   return i == 0   ? 0
          : i == 1 ? 0x28BE60DB
@@ -45,7 +47,7 @@ STOWAGE_HOST_DEVICE constexpr uint64_t InverseTurnBits(uint32_t i) {
 
 /// Reduces a finite x with a magnitude of at least 2^16. Let |x| = m 2^(e - 32), where m has 32
 /// bits. The number of turns, |x| / (2 pi), is computed modulo 1 and to 64 bits. For this, 96 bits
-/// of 1/(2 pi) are sufficient, from bit e - 31 on.
+/// of 1/(2 pi) are sufficient, beginning with bit e - 31.
 STOWAGE_HOST_DEVICE inline ReducedAngle ReduceLargeAngle(float x) {
   const uint32_t bits = FloatBits(x);
   const uint64_t m = (bits << 8) | 0x80000000;
@@ -93,7 +95,8 @@ STOWAGE_HOST_DEVICE inline float SinOfReduced(float angle, uint32_t quarters) {
 
 }  // namespace internal
 
-/// Return the sine and cosine of x, in radians. The result is NaN if x is infinite.
+/// Sin and Cos return the sine and the cosine of x, which is in radians. The result is NaN if x is
+/// infinite.
 STOWAGE_HOST_DEVICE inline float Sin(float x) {
   if (::fabsf(x) < 0x1p-12f) return x;  // error at most 0.2 ulp; keeps -0
   const internal::ReducedAngle reduced = internal::ReduceAngle(x);
@@ -104,8 +107,8 @@ STOWAGE_HOST_DEVICE inline float Cos(float x) {
   return internal::SinOfReduced(reduced.angle, reduced.quarters + 1);
 }
 
-/// Returns the rotation of pair `pair` per position, in turns, for rotary embeddings of `dims`
-/// elements (Su et al. 2021): base^(-2 pair / dims) / (2 pi).
+/// Returns the angle in turns by which rotary embeddings (Su et al. 2021) rotate pair `pair` of
+/// `dims` elements from one position to the next: base^(-2 pair / dims) / (2 pi).
 inline double RopeTurns(double base, int64_t dims, int64_t pair) {
   constexpr double kTwoPi = 6.283185307179586477;
   const double power =
@@ -113,8 +116,9 @@ inline double RopeTurns(double base, int64_t dims, int64_t pair) {
   return std::pow(base, power) / kTwoPi;
 }
 
-/// Returns position * turns as an angle in [-pi, pi]. Whole turns are subtracted in double
-/// precision, so that the angle is as precise in f32 at position 100,000 as at position 1.
+/// Returns `position` * `turns`, without whole turns, as an angle in [-pi, pi]. `turns` is the
+/// result of RopeTurns. Whole turns are subtracted in double precision, so that the angle is as
+/// precise in f32 at position 100,000 as at position 1.
 STOWAGE_HOST_DEVICE inline double RopeAngle(int32_t position, double turns) {
   constexpr double kTwoPi = 6.283185307179586477;
   const double turned = static_cast<double>(position) * turns;

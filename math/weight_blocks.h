@@ -8,8 +8,8 @@
 //   math::Q4_1(bytes, [&](int i, float number) { row[i] = number; });
 //
 // Blocks are contiguous and little-endian. In the table below, d and m are f16, q is the integer
-// stored for number i, and s and t are its scale and minimum. A nibble is half of a byte. The low
-// half comes first.
+// stored for number i, and s and t are its scale and minimum. A nibble is half of a byte. Of the
+// two nibbles of a byte, the low half has the lower index. A pair is two bits of a byte.
 //
 //   type  numbers bytes  fields, in this order                       number i
 //   Q4_0       32    18  d, nibbles[16]                              d (q - 8)
@@ -36,41 +36,44 @@
 //
 // Q4_K, Q5_K: Each pair of groups has 32 bytes of nibbles, with the first group in the low halves
 // and the second one in the high halves. Bit g of byte j of `high` is the fifth bit of number j of
-// group g. Each group has a scale s and a minimum t of six bits. For g < 4, they are the low six
-// bits of scales[g] and scales[g + 4]. For g >= 4, their low four bits are the low and the high
-// half of scales[g + 4], and their upper two bits are the upper two bits of scales[g - 4] and
-// scales[g].
+// group g. Each group has a scale s and a minimum t of six bits. For g < 4, s is the low six bits
+// of scales[g], and t the low six bits of scales[g + 4]. For g >= 4, the low four bits of s are the
+// low half of scales[g + 4], and its upper two bits are the upper two bits of scales[g - 4]. The
+// low four bits of t are the high half of scales[g + 4], and its upper two bits are the upper two
+// bits of scales[g].
 //
 // Q6_K: Each 128 numbers have 64 bytes of nibbles, with the first 64 numbers in the low halves and
-// the others in the high halves. They also have 32 bytes of `high`. Bits 2g and 2g + 1 of byte j
-// are the upper two bits of number j of the g-th group of these 128 numbers. Each 16 numbers share
-// a scale.
+// the others in the high halves. They also have 32 bytes of `high`, in which bits 2g and 2g + 1 of
+// byte j are the upper two bits of number j of the g-th group of these 128 numbers. Each 16 numbers
+// share a scale.
 //
-// Q2_K, Q3_K, TQ2_0: Each 128 numbers have 32 bytes of `pairs`. Bits 2g and 2g + 1 of byte j are
-// number j of the g-th group of these 128 numbers.
+// Q2_K, Q3_K, TQ2_0: Each 128 numbers have 32 bytes of `pairs`. Bits 2g and 2g + 1 of byte j are q
+// of number j of the g-th group of these 128 numbers, or the low two bits of q in Q3_K.
 //
 // Q2_K: Each 16 numbers have a byte of `scales`, with the scale in the low half and the minimum in
 // the high half.
 //
 // Q3_K: Bit g of byte j of `high` is the third bit of number j of group g. Each 16 numbers have a
-// scale of six bits. Its low four bits are a half of a byte of scales[0 .. 8), with scales 0 to 7
-// in the low halves and scales 8 to 15 in the high halves. Its upper two bits are a pair of bits of
-// scales[8 .. 12), with scales 0 to 3 in the lowest pairs of the four bytes, and so on.
+// scale of six bits. The low four bits of all scales are in scales[0 .. 8): scales 0 to 7 in the
+// low halves of the bytes, and scales 8 to 15 in the high halves. The upper two bits are in
+// scales[8 .. 12): scales 0 to 3 in the lowest pairs of the four bytes, scales 4 to 7 in the next
+// pairs, and so on.
 //
 // IQ4_XS: The scale of group g has its low four bits in nibble g of `scales`, and its upper two
 // bits in bits 2g and 2g + 1 of scales_high. The nibbles of a group are laid out as in a block of
 // 32.
 //
-// TQ1_0: A byte contains up to five base-3 digits, the first one being the most significant. Their
-// value, divided by 243, is stored as a fraction of 256. First come 32 bytes and then 16 bytes with
-// five digits each, and finally 4 bytes with four digits each. Within each of these runs, the first
-// digits of all bytes come first, then the second digits, and so on.
+// TQ1_0: A byte contains up to five base-3 digits, which are q of as many numbers. The first digit
+// is the most significant. The five digits form an integer v, and the byte is 256 v / 243, rounded
+// up. There are three runs of bytes: 32 bytes with five digits each, 16 bytes with five digits
+// each, and 4 bytes with four digits each. A run begins with the numbers of the first digits of all
+// its bytes, then come the numbers of the second digits, and so on.
 //
 // MXFP4: e2m1 is a float with a sign bit, two exponent bits and one mantissa bit (OCP Microscaling
 // Formats 1.0).
 //
-// Every decoded number is the float nearest to the encoded value. All products above are exact,
-// with or without fused multiply-adds.
+// Every decoded number is the float nearest to the formula in the table. All products above are
+// exact, with or without fused multiply-adds.
 
 #include <cstdint>
 #include <cstring>
@@ -171,7 +174,7 @@ STOWAGE_HOST_DEVICE inline void Levels(const uint8_t* nibbles, float d,
   for (int j = 0; j < 16; ++j) put(j + 16, d * LevelOf(nibbles[j] >> 4));
 }
 
-// Returns the integer of number i in a block of 256 pairs of bits.
+// Returns the two-bit integer of number i in a block of 256 numbers.
 STOWAGE_HOST_DEVICE inline int PairOf(const uint8_t* pairs, int i) {
   return pairs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
 }
@@ -199,7 +202,8 @@ STOWAGE_HOST_DEVICE inline float HalfPower(uint32_t e) {
 
 }  // namespace internal
 
-// These functions decode the block at `from`, and call put(i, number) for each of its numbers.
+// Each function decodes the block of its type at `from`, and calls put(i, number) for each of its
+// numbers. A block of F32, F16 or BF16 is one number. `from` needs no alignment.
 
 template <typename Put>
 STOWAGE_HOST_DEVICE inline void F32(const uint8_t* from, Put put) {
