@@ -1,19 +1,19 @@
 #ifndef STOWAGE_CPU_LAUNCH_LIST_H_
 #define STOWAGE_CPU_LAUNCH_LIST_H_
 
-// Runs the launches of a program in order on the caller's thread. Collectives, and copies to
-// and from the file of host memory (runtime/host_file.h), run asynchronously on a separate
-// thread.
+// Runs the launches of a program (runtime/kernel.h) in order on the caller's thread and its pool.
+// Collectives, and copies to and from the file of host memory (runtime/host_file.h), run
+// asynchronously on a separate thread.
 //
 //   LaunchList list(graph, launches, {.kernels = &kernels, .pool = &pool, .ranks = &ranks});
 //   StepCode code = list.Run(0, launches.size(), &failed);
 //
-// In this file, an exchange is an asynchronous launch, and it has landed when it has completed.
-// Exchanges land in the order in which they begin. A launch must not run concurrently with an
-// exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
-// operand (runtime/program.h). One number per launch describes all these dependencies: the
-// number of exchanges that must have landed before the launch runs. Results are bit-identical
-// to those without the thread.
+// In this file, an exchange is a launch that runs asynchronously. It has landed when it has
+// completed. Exchanges land in the order in which they begin. A launch must not run concurrently
+// with an exchange if it reads or overwrites the exchange's result or scratch, or overwrites its
+// operand (runtime/program.h). One number per launch describes all these dependencies: the number
+// of exchanges that must have landed before the launch runs. The results are bit-identical to the
+// results of synchronous exchanges.
 
 #include <array>
 #include <atomic>
@@ -36,8 +36,8 @@
 
 namespace stowage::cpu {
 
-/// The thread on which exchanges run, one after the other. Allocates nothing after
-/// construction. Only one thread at a time may call Begin and Land.
+/// The thread on which exchanges run, one after the other. Allocates nothing after construction.
+/// Begin and Land must not be called concurrently.
 ///
 ///   ExchangeThread exchanges(ranks);
 ///   exchanges.Begin({.kernel = kernel.run_among_ranks, .launch = &launch});
@@ -45,10 +45,10 @@ namespace stowage::cpu {
 ///   StepCode code = exchanges.Land(exchanges.begun());
 class ExchangeThread {
  public:
-  /// `ranks` must outlive this object. While an exchange is running, only this thread uses
-  /// `ranks`.
+  /// Starts the thread. `ranks` must outlive this object. While an exchange is running, nothing
+  /// else may use `ranks`.
   explicit ExchangeThread(Collectives& ranks);
-  /// Waits for all exchanges.
+  /// Waits for all exchanges, then stops the thread.
   ~ExchangeThread();
   ExchangeThread(const ExchangeThread&) = delete;
   ExchangeThread& operator=(const ExchangeThread&) = delete;
@@ -58,13 +58,14 @@ class ExchangeThread {
     const Launch* launch = nullptr;
     HostFile* host = nullptr;  // Set for a copy.
   };
-  /// Queues `task`. At most kExchangesUnderWay exchanges may have begun and not landed. After
-  /// an exchange has failed, later exchanges fail without running.
+  /// Queues `task`, which becomes an exchange. Fewer than kExchangesUnderWay (ir/uses.h) exchanges
+  /// may have begun and not landed before. After an exchange has failed, all later exchanges
+  /// complete without running, and Land returns the error.
   void Begin(const Task& task) noexcept;
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
-  /// Waits until the first `count` exchanges have landed. Returns the code of the first
-  /// exchange that failed, which is failed(), or kOk.
+  /// Waits until the first `count` exchanges have landed. Returns the code of the first exchange
+  /// that failed, or kOk if none has failed. failed() returns the launch of that exchange, or null.
   StepCode Land(uint64_t count) noexcept;
   const Launch* failed() const { return failed_.load(); }
 
@@ -82,14 +83,15 @@ class ExchangeThread {
   std::thread thread_;
 };
 
-/// Returns whether launches of `op` are exchanges. `host_is_file` is whether host memory is in
+/// Returns whether launches of `op` are exchanges. `host_is_file` states whether host memory is in
 /// a file.
 bool RunsBeside(OpKind op, bool host_is_file);
 
 /// Returns, for each launch of `graph`, the number of exchanges that must have landed before it
-/// runs. Before an exchange begins, all but the latest kExchangesUnderWay - 1 exchanges must
-/// have landed. Before a node with an exchange in a body runs, all exchanges must have landed.
-/// Linear in the number of launches times the number of exchanges in flight at each.
+/// runs. Before an exchange begins, all earlier exchanges except the latest kExchangesUnderWay - 1
+/// must have landed. Before a node whose body contains an exchange runs, all exchanges must have
+/// landed. `host_is_file` is as in RunsBeside. Takes time proportional to the number of launches
+/// times the number of exchanges that are in flight.
 std::vector<size_t> ExchangesToLand(const Graph& graph,
                                     std::span<const Launch> launches,
                                     bool host_is_file);
@@ -103,29 +105,30 @@ struct RunsWith {
   ExchangeThread* exchanges = nullptr;
   /// The file of host memory. If null, host memory is in RAM.
   HostFile* host = nullptr;
-  /// If true, a non-finite result ends the run with kNonFinite.
+  /// If true, a result of a kernel with a non-finite element ends the run with kNonFinite.
+  /// `exchanges` must then be null, because results of exchanges are not checked.
   bool check = false;
 };
 
-/// The launches with their kernels, which are selected once, and the lists of the bodies of
-/// loops and conds. Running allocates nothing.
+/// Runs the launches of a graph. The kernels are selected once, at construction. The bodies of
+/// loops and conds have their own lists. Running allocates no memory.
 class LaunchList {
  public:
   LaunchList(const Graph& graph, std::span<const Launch> launches,
              const RunsWith& with);
 
-  /// Chooses the blockings of all launches, including launches in bodies. Until then they are
-  /// the default.
+  /// Chooses the blockings of all launches, including launches in bodies. Launches use the default
+  /// blocking until this has been called.
   void ChooseBlockings(BlockingAutotuner& autotuner);
 
-  /// Runs launches [first, last) in order, and waits for all exchanges among them. On failure,
-  /// *failed is the index of the launch in this list. If a launch in a body failed, it is the
-  /// index of the node with the body.
+  /// Runs launches [first, last) in order, and waits for all exchanges. On failure, sets *failed to
+  /// the index of the launch that failed. If it is in a body, this is the index of the loop or
+  /// cond. *failed is unspecified if the run succeeds.
   StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
 
-  /// Runs launch `index`. In its bodies, fills dead values that are not in a file with
-  /// `poison`. A collective may run concurrently with later launches. The call for the last
-  /// launch waits for it.
+  /// Runs launch `index`. If it has bodies, fills the memory of their values with `poison` as soon
+  /// as the values are dead, except values in a file. A collective may still be running when this
+  /// returns. The call for the last launch of the list waits for all exchanges.
   StepCode RunPoisoned(size_t index, uint8_t poison,
                        size_t* failed) const noexcept;
 

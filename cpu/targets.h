@@ -1,19 +1,19 @@
 #ifndef STOWAGE_CPU_TARGETS_H_
 #define STOWAGE_CPU_TARGETS_H_
 
-// Selects a CPU target, which is an instruction set for which the kernels of a build are
-// compiled.
+// Lists and selects the CPU targets of a build. A CPU target is an instruction set for which the
+// build compiles all kernels.
 //
-// The default build has one target, "native", which is the processor named by the compiler's
-// flags (-march=native). A build with --config=portable has four targets. "v2", "v3" and "v4"
-// are the levels of the x86-64 psABI with SSE4.2, AVX2 and AVX-512. "v4-bf16" adds matmuls and
-// convolutions of bf16 with AVX512-BF16 (cpu/kernels/bf16_gemm.h). A build with --config=armv8
-// has "armv8" (NEON), which every AArch64 processor can run. A process runs the highest target
-// that its processor supports. The environment variable STOWAGE_CPU_TARGET selects another
-// target for the process, and CpuOptions::target does so for one backend.
+// The default build has one target, "native", which is the processor named by the compiler's flags
+// (-march=native). A build with --config=portable has four targets. "v2", "v3" and "v4" are the
+// levels of the x86-64 psABI with SSE4.2, AVX2 and AVX-512. "v4-bf16" adds kernels that multiply
+// bf16 with AVX512-BF16 (cpu/kernels/kernel_table.h). A build with --config=armv8 has "armv8"
+// (NEON), which every AArch64 processor can run. By default, a process uses the highest target that
+// its processor supports. The environment variable STOWAGE_CPU_TARGET selects another target for
+// the process, and CpuOptions::target does so for one backend.
 //
-// The results of a target are bit-identical for any plan and any number of threads. Two targets
-// may round differently and need different scratch sizes.
+// The results of a target are bit-identical for any plan and any number of threads. Two targets may
+// round differently and may need workspaces of different sizes.
 //
 //   const Result<const CpuTarget*> target = FindCpuTarget("v3");
 //   if (!target.ok()) return target.error();
@@ -38,13 +38,15 @@ struct CpuTarget {
 /// that can run the build.
 std::span<const CpuTarget> CpuTargets();
 
-/// Returns the target called `name`. If `name` is empty, returns the target in
-/// STOWAGE_CPU_TARGET, which is read only once. If the variable is not set either, returns the
-/// highest target that this processor can run. Returns kInvalidArgument if the name is unknown
-/// or this processor cannot run the target. The message lists the valid names.
+/// Returns the target called `name`. If `name` is empty, returns the target that the environment
+/// variable STOWAGE_CPU_TARGET names. The variable is read only once per process. If it is unset or
+/// empty, returns the highest target that this processor can run. Returns kInvalidArgument if this
+/// build has no target of that name or this processor cannot run it. The message lists the valid
+/// names.
 Result<const CpuTarget*> FindCpuTarget(std::string_view name = {});
 
-/// Implements FindCpuTarget for any list of targets and any value of the variable.
+/// Implements FindCpuTarget for any list of targets and any value of the environment variable. At
+/// least one of `targets` must have `runs` set.
 Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
                                          std::string_view name,
                                          std::string_view variable);
@@ -54,8 +56,8 @@ Result<const CpuTarget*> ChooseCpuTarget(std::span<const CpuTarget> targets,
 const CpuTarget& RunningCpuTarget();
 
 /// Returns a description of the target of this process, such as "v4 (AVX-512) of v2, v3, v4,
-/// v4-bf16". The targets of the build are listed only if there are several. Propagates errors
-/// of FindCpuTarget.
+/// v4-bf16". The part from "of" lists the targets of the build, and is omitted if there is only
+/// one. Propagates errors of FindCpuTarget.
 Result<std::string> DescribeCpuTarget();
 
 }  // namespace stowage::cpu

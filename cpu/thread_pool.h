@@ -1,13 +1,13 @@
 #ifndef STOWAGE_CPU_THREAD_POOL_H_
 #define STOWAGE_CPU_THREAD_POOL_H_
 
-// Provides the threads that kernels share. The caller is one of them, so a pool of 1 starts no
-// thread.
+// Provides ThreadPool, the threads on which kernels run. The calling thread is one of them, so a
+// pool of one thread starts no thread.
 //
-// A kernel divides its work into chunks by shape only and computes each chunk in the same way
-// on any thread. Results therefore do not depend on the number of threads or on timing. Each
-// thread is given a contiguous range of chunks, which keeps the same rows in the same core's
-// cache across kernels. A thread that has finished its range steals chunks from other threads.
+// The result of a chunk of work must not depend on the thread that computes it. Results then do not
+// depend on timing. Each thread is given a contiguous range of chunks, so that successive kernels
+// find the same rows in the same core's cache. A thread that has finished its range steals chunks
+// from other threads.
 //
 // Between calls the workers spin for tens of microseconds and then sleep. ParallelFor allocates
 // nothing and takes no lock.
@@ -28,22 +28,23 @@ class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
 
-  /// `threads` includes the caller and is clamped to [1, kMaxThreads]. If the system starts
-  /// fewer threads, the pool works with those.
+  /// `threads` includes the calling thread and is clamped to [1, kMaxThreads]. If the system starts
+  /// fewer threads, the pool works with the threads that have started.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  /// Returns the requested number of threads. Thread numbers in ParallelFor are smaller.
+  /// Returns the number of threads that were requested, after clamping. The `thread` that
+  /// ParallelFor passes is always smaller.
   int threads() const { return threads_; }
   /// Returns the number of running threads, including the caller.
   int started() const { return started_ + 1; }
 
-  /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns when all calls
-  /// have returned. `thread` is the number of the thread that runs f. Concurrent calls of f
-  /// have different numbers, so `thread` can index scratch. Calls of ParallelFor must not be
-  /// nested, and only one thread at a time may call it.
+  /// Calls f(chunk, thread) once for every chunk in [0, chunks), and returns when all calls have
+  /// returned. `thread` is the number of the thread that runs f, in [0, threads()). Concurrent
+  /// calls of f have different numbers, so `thread` can index scratch memory. Calls of ParallelFor
+  /// must not be nested, and only one thread at a time may call it. f must not throw.
   template <typename F>
   void ParallelFor(int64_t chunks, F&& f) {
     if (threads_ == 1 || chunks <= 1) {
@@ -62,9 +63,9 @@ class ThreadPool {
  private:
   using ChunkFn = void (*)(void* context, int64_t chunk, int thread);
 
-  // The chunks of one thread that are still to be run. The upper half is the next chunk and the
-  // lower half is the end, so one atomic operation claims a chunk. The job stays alive, and
-  // job_ readable, until every claimed chunk is counted as done.
+  // The chunks in a thread's range that no thread has claimed yet. The upper half is the next chunk
+  // and the lower half is the end, so one atomic operation claims a chunk. job_ stays valid until
+  // every claimed chunk is counted as done.
   struct alignas(64) Range {
     std::atomic<uint64_t> bounds{0};
   };

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_CPU_KERNELS_ATTENTION_TILES_H_
 
-// Provides the steps of attention that do not depend on how its matmuls are computed: the keys
-// that a query reads, tiles of scores, the softmax and its gradient on the rows of a tile, and
-// the loops over tiles. attention.cc (f32 and f64) and bf16_attention.cc (bf16 by pairs) share
-// them.
+// Provides the steps of attention that do not depend on how its matmuls are computed: which keys a
+// query reads, tiles of scores, the softmax and its gradient for the rows of a tile, and the loops
+// over tiles. attention.cc (f32 and f64) and bf16_attention.cc (bf16 by pairs) share them. A tile
+// is a block of the score matrix of one head, with the scores of up to 64 queries and 64 keys. A
+// tile's rows are queries, and its columns are keys.
 //
 //   const AllReads all_reads(launch, kAttentionOperands);
 //   const Reads reads = all_reads.Of(batch);
@@ -27,19 +28,20 @@
 
 namespace stowage::cpu {
 
-/// kTile is the number of queries and the number of keys in a tile. In a tile that the edge of
-/// a mask crosses, kGroup rows are processed at a time.
+/// kTile is the maximum number of queries, and of keys, in a tile. A matmul processes kGroup rows
+/// at a time in a tile that the edge of a mask crosses, and otherwise all rows.
 inline constexpr int64_t kTile = 64;
 inline constexpr int64_t kGroup = 16;
 
-/// Returns one head of one batch entry of a (B, T, H, D) operand: T rows of D elements.
+/// Returns the matrix of one head and one batch entry of an operand (B, T, H, D): T rows of D
+/// elements.
 template <typename T>
 Rows<T> Head(const TensorView& x, int64_t batch, int64_t head) {
   return {x.as<T>() + batch * x.strides[0] + head * x.strides[2], x.strides[1]};
 }
 
-/// Returns one head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S
-/// elements. A dimension of size 1 is shared by all entries, heads or rows.
+/// Returns the matrix of one head and one batch entry of a bias (B, H, T, S), or of the bias's
+/// gradient: T rows of S elements. If one of the dimensions B, H and T has size 1, it is broadcast.
 template <typename T>
 Rows<T> BiasHead(const TensorView& x, int64_t batch, int64_t head) {
   const auto step = [&](int axis) {
@@ -65,13 +67,15 @@ struct Range {
   int64_t count() const { return std::max<int64_t>(0, end - begin); }
 };
 
-/// The segments of one batch entry. The arrays hold, for each position, the begin and the end
-/// of its segment. Both are null if there are no segments.
+/// The segments of one batch entry. A query reads only keys of its segment. `begins` and `ends`
+/// have the begin and the end of the segment of each position. Both are null if there are no
+/// segments.
 struct Segments {
   const int32_t* begins = nullptr;
   const int32_t* ends = nullptr;
 
-  // Returns the positions of `range` that are in the segments of positions [first, end).
+  // Returns the positions of `range` that are in the segments of positions [first, end). Returns
+  // `range` if there are no segments or [first, end) is empty.
   Range Within(Range range, int64_t first, int64_t end) const {
     if (begins == nullptr || end <= first) return range;
     return {std::max<int64_t>(range.begin, begins[first]),
@@ -79,21 +83,22 @@ struct Segments {
   }
 };
 
-/// The keys that the queries of one batch entry read. These are the keys below `keys` that are
-/// within the band and in the query's segment.
+/// Specifies which keys the queries of one batch entry read. Query q reads the keys below `keys`
+/// that are in [q + band.low, q + band.high] and in its segment.
 struct Reads {
   int64_t queries, keys;
   AttentionBand band;
   Segments segments = {};
 
-  // Returns the keys that at least one of `these` queries reads. They are an interval, because
-  // the first query reads the first keys and the last query reads the last keys.
+  // Returns the keys that at least one of `these` queries reads. They form a range, because the
+  // first key of the first query is the lowest of all and the last key of the last query is the
+  // highest.
   Range Keys(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin + band.low),
                             std::min(keys, these.end + band.high)},
                            these.begin, these.end);
   }
-  // Returns the queries that read at least one of `these` keys, which are also an interval.
+  // Returns the queries that read at least one of `these` keys. They form a range, too.
   Range Queries(Range these) const {
     return segments.Within({std::max<int64_t>(0, these.begin - band.high),
                             std::min(queries, these.end - band.low)},
@@ -125,24 +130,24 @@ struct Tile {
     return {std::clamp<int64_t>(readers.begin - query, 0, queries),
             std::clamp<int64_t>(readers.end - query, 0, queries)};
   }
-  // Returns whether all rows read all columns. The first row reads the fewest columns to the
-  // right, and the last row reads the fewest to the left, so these two rows decide.
+  // Returns whether all rows read all columns. It is sufficient to check that the first row reads
+  // the last column and the last row reads the first column.
   bool whole() const {
     return Columns(0, 1).end == keys && Columns(queries - 1, 1).begin == 0;
   }
-  // Returns the number of rows, or columns, that are processed together: all of them, or kGroup
-  // in a tile that an edge crosses.
+  // Returns the number of rows, or of columns, that are processed together: all of them if whole()
+  // is true, and otherwise kGroup.
   int64_t group() const { return whole() ? kTile : kGroup; }
 };
 
-/// Returns the columns that a group of rows reads. The range is extended to start at a multiple
-/// of kGroup.
+/// Returns the columns that rows [row, row + rows) of the tile read, with the begin rounded down to
+/// a multiple of kGroup.
 inline Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
   const Range seen = tile.Columns(row, rows);
   return {seen.begin / kGroup * kGroup, seen.end};
 }
 
-/// Sets rows of x to zero.
+/// Sets rows of x, which have `depth` elements, to zero.
 template <typename T>
 void Clear(Range rows, int64_t depth, Rows<T> x) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -156,8 +161,8 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
-/// Sets the columns outside `seen` to `rest`, in the registers that contain columns of `seen`.
-/// Returns all columns of these registers.
+/// Extends `seen` to whole registers, and sets the columns of `row` that this adds to `rest`.
+/// Returns the extended range.
 template <typename T>
 Range FillToRegisters(Range seen, T rest, T* row) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
@@ -175,7 +180,8 @@ void ClearOthers(Range kept, T* row) {
   std::fill(row + kept.end, row + kTile, T(0));
 }
 
-/// Replaces each score s in the columns read by scale s + bias.
+/// Replaces each score s in the columns `seen` by scale s + bias. `bias` and `row` point to column
+/// 0.
 template <typename T>
 void AddBias(Range seen, T scale, const T* bias, T* row) {
   if (seen.empty()) return;
@@ -187,8 +193,8 @@ void AddBias(Range seen, T scale, const T* bias, T* row) {
   });
 }
 
-/// Replaces each score s in the columns read by cap tanh(scale s / cap). If `slopes` is not
-/// null, sets it to the derivatives with respect to scale s.
+/// Replaces each score s in the columns `seen` by cap tanh(scale s / cap). If `slopes` is not null,
+/// sets these columns of it to the derivatives with respect to scale s.
 template <typename T>
 void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   if (seen.empty()) return;
@@ -204,7 +210,7 @@ void CapScores(Range seen, T scale, T cap, T* row, T* slopes) {
   });
 }
 
-/// Computes row *= x in the columns read.
+/// Computes row *= x in the columns `seen`.
 template <typename T>
 void MultiplyRow(Range seen, const T* x, T* row) {
   if (seen.empty()) return;
@@ -214,9 +220,11 @@ void MultiplyRow(Range seen, const T* x, T* row) {
                 [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
 }
 
-/// Replaces one row of scores in place by weights exp(scale s - largest), with zeros in columns
-/// that are not read. Updates `largest` and `total`, which accumulate over the tiles. Returns
-/// the factor by which sums over earlier tiles must be multiplied.
+/// Replaces each score s in the columns `seen` of a row by exp(scale s - largest), and sets the
+/// other columns of the tile to zero. `scale` must be positive. Before, updates `largest`, the
+/// maximum of scale s over all tiles of the row so far. Then updates `total`, the sum of the
+/// exponentials. Returns the factor by which all sums over the row's earlier tiles must be
+/// multiplied. `total` has already been multiplied.
 template <typename T>
 T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -247,18 +255,20 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   return correction;
 }
 
-/// Returns the indices of the optional operands, which follow the `always` required ones.
+/// Returns the indices of the optional operands, which follow `always` required operands. An index
+/// is 0 if the operand is absent.
 inline AttentionOptionals Optionals(const Launch& launch, size_t always) {
   return OptionalsBehind(
       always, launch.inputs.size(),
       [&](size_t i) -> const TensorType& { return launch.inputs[i].type; });
 }
-/// Returns the key lengths (B), or null.
+/// Returns the key lengths (B), or null if there are none.
 inline const int32_t* KeyLengths(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).key_lengths;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
 }
-/// Returns the segments (B, 2, T), or null.
+/// Returns the segments (B, 2, T), or null if there are none. Of each batch entry, the begins come
+/// first, then the ends.
 inline const int32_t* AllSegments(const Launch& launch, size_t always) {
   const size_t i = Optionals(launch, always).segments;
   return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
@@ -275,8 +285,8 @@ Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
   return BiasHead<const T>(*bias, batch, head);
 }
 
-/// The keys that queries read, without the values that depend on the batch entry. Of(batch)
-/// adds the key length and the segments of a batch entry.
+/// Provides the Reads of every batch entry of a launch. Of(batch) returns those of one entry, with
+/// its key length and segments.
 class AllReads : public Reads {
  public:
   AllReads(const Launch& launch, size_t always)
@@ -303,22 +313,24 @@ class AllReads : public Reads {
   const int32_t* all_segments_ = nullptr;
 };
 
-/// Returns the bias of one query, starting at one key, or null if there is no bias.
+/// Returns a pointer to the bias of `query` and `key`, or null if there is no bias.
 template <typename T>
 const T* BiasAt(const Rows<const T>& bias, int64_t query, int64_t key) {
   return bias.data == nullptr ? nullptr : bias.At(query, key).data;
 }
 
-/// The operations on scores that precede the softmax: the scale, the softcap and the bias.
+/// The operations on scores that precede the softmax: multiplication by the scale, the softcap, and
+/// the addition of the bias.
 template <typename T>
 struct Scaling {
   explicit Scaling(const Launch& launch)
       : scale(static_cast<T>(launch.attrs->Float("scale"))),
         cap(static_cast<T>(launch.attrs->FloatOr("softcap", 0))) {}
 
-  // Applies the cap and the bias, which may be null, to one row of scores. Returns the factor
-  // that has not been applied yet. If `slopes` is not null and there is a cap, sets it to the
-  // cap's derivatives.
+  // Applies the operations to one row of scores. `bias` may be null. If there is neither a cap nor
+  // a bias, the scale is not applied. Returns the factor by which the caller must still multiply
+  // the scores: the scale in this case, and otherwise 1. If `slopes` is not null and there is a
+  // cap, sets it to the derivatives of the softcap.
   T Apply(Range seen, const T* bias, T* row, T* slopes) const {
     T left = scale;
     if (cap > 0) {
@@ -333,8 +345,10 @@ struct Scaling {
   T scale, cap;
 };
 
-/// Replaces `scores` by the probabilities P. Replaces `d_weights`, the gradient dP, by the
-/// gradient of the scores times d_scale, which is d_scale * P * (dP - delta).
+/// Processes one row of a tile. Replaces each score s in the columns `seen` by its probability P =
+/// exp(scale s - log_sum_exp). Replaces `d_weights`, the gradient dP of the probabilities, by
+/// d_scale * P * (dP - delta), which is `d_scale` times the gradient of scale s. Sets the other
+/// columns of both to zero.
 template <typename T>
 void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
                               T delta, T* scores, T* d_weights) {
@@ -362,7 +376,7 @@ void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
   ClearOthers(all, d_weights);
 }
 
-/// The sizes of a launch of attention or its gradients.
+/// The sizes in a launch of attention or of its gradients.
 struct AttentionSizes {
   explicit AttentionSizes(const Launch& launch)
       : batches(launch.inputs[0].shape()[0]),
@@ -376,8 +390,8 @@ struct AttentionSizes {
   int64_t key_heads, heads_per_key;
 };
 
-/// Calls f(batch, head, tile, thread) for each tile of queries of each head, in parallel. The
-/// keys of the tile are not set yet.
+/// Calls f(batch, head, tile, thread) for each range of up to kTile queries of each head, in
+/// parallel. Of `tile`, only `query` and `queries` are set.
 template <typename F>
 void ForQueryTiles(const AttentionSizes& sizes, ThreadPool& pool, const F& f) {
   const int64_t tiles = CeilDiv(sizes.length, kTile);
@@ -390,10 +404,12 @@ void ForQueryTiles(const AttentionSizes& sizes, ThreadPool& pool, const F& f) {
       });
 }
 
-/// Runs the forward pass for one tile of queries. For each tile of keys, in order, scores(tile)
-/// must write scores into `weights` (queries, kTile). The function replaces them by softmax
-/// weights. Then add(tile, accumulate) must add the matmul of weights and values to `sums`
-/// (queries, depth). `log_sum_exp` and `bias` point to query 0 of the head.
+/// Runs the forward pass for the queries of `tile`. For each tile of keys that they read, in order,
+/// calls scores(tile), which must write the unscaled scores into `weights` (queries, kTile).
+/// Replaces them by exponentials (OnlineSoftmax). Then calls add(tile, accumulate), which must
+/// compute the matmul of `weights` and the values of the keys, and store it in `sums` (queries,
+/// depth), or add it if `accumulate` is true. At the end, divides `sums` by the totals, and sets
+/// log_sum_exp[q] for each query q. `log_sum_exp` and `bias` begin at query 0 of the head.
 template <typename T, typename ScoresFn, typename AddFn>
 void ForwardTile(const Reads& reads, Tile tile, int64_t depth,
                  const Scaling<T>& scaling, const Rows<const T>& bias,
@@ -432,10 +448,10 @@ void ForwardTile(const Reads& reads, Tile tile, int64_t depth,
   }
 }
 
-/// Replaces the scores of a tile, `weights`, by probabilities. Replaces the gradient of the
-/// probabilities, `d_weights`, by the gradient of the unscaled scores or, if `of_bias` is true,
-/// of the bias. `delta(query)` must return the dot product of the query's result and its
-/// gradient.
+/// Replaces the unscaled scores of a tile, which are in `weights`, by probabilities. Replaces
+/// `d_weights`, the gradient of the probabilities, by the gradient of the unscaled scores, or of
+/// the bias if `of_bias` is true. `delta(query)` must return the dot product of the query's row of
+/// the attention result and the gradient of that row.
 template <typename T, typename DeltaFn>
 void GradOfTile(const Tile& tile, const Scaling<T>& scaling,
                 const Rows<const T>& bias, const T* log_sum_exp, bool of_bias,
@@ -455,10 +471,12 @@ void GradOfTile(const Tile& tile, const Scaling<T>& scaling,
   }
 }
 
-/// Runs the tiles that add to dk and dv of one key head of one batch entry, and sets dk and dv
-/// to zero for keys that no query reads. For each tile of keys, in order, calls pack(tile),
-/// then add(tile, head, accumulate) for each of its `heads` query heads and each tile of
-/// queries that reads it, and then done(tile).
+/// Runs the tiles that contribute to dk and dv of one key head and one batch entry. Sets dk and dv
+/// to zero for tiles of keys that no query reads and for keys beyond the key length. For each other
+/// tile of keys, in order, calls pack(tile), then add(tile, head, accumulate) for each query head
+/// that shares the key head and each tile of queries that reads a key of the tile, and then
+/// done(tile). `head` counts from 0, and `accumulate` is false only in the first of these calls.
+/// `all_keys` is the number of rows of dk and dv.
 template <typename E, typename PackFn, typename AddFn, typename DoneFn>
 void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
                   int64_t all_keys, Rows<E> dk, Rows<E> dv, const PackFn& pack,
@@ -493,7 +511,8 @@ void ForGradTiles(const Reads& reads, const AttentionSizes& sizes,
   }
 }
 
-/// Returns dq, dk and dv, which are separate results or adjacent columns of one result.
+/// Returns dq, dk and dv, which are three results or, for attention_qkv_grad, adjacent columns of
+/// one result.
 inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   if (launch.op != OpKind::kAttentionQkvGrad) {
     return {launch.outputs[0], launch.outputs[1], launch.outputs[2]};
@@ -510,7 +529,8 @@ inline std::array<TensorView, 3> Gradients(const Launch& launch) {
   return parts;
 }
 
-/// Returns whether the segments are contiguous and cover all positions.
+/// Returns whether `begins` and `ends` describe segments that follow each other and cover all
+/// positions [0, length).
 inline bool AreSegments(const int32_t* begins, const int32_t* ends,
                         int64_t length) {
   for (int64_t first = 0; first < length; first = ends[first]) {
@@ -523,7 +543,8 @@ inline bool AreSegments(const int32_t* begins, const int32_t* ends,
   return true;
 }
 
-/// Returns whether all key lengths are in [1, S] and all segments are valid.
+/// Returns whether all key lengths are in [1, S], where S is the number of keys, and all segments
+/// are valid (AreSegments). Absent operands are valid.
 inline bool LengthsInRange(const Launch& launch, size_t always) {
   const Shape& q = launch.inputs[0].shape();
   if (const int32_t* segments = AllSegments(launch, always)) {

@@ -4,19 +4,19 @@
 // Provides the inner loops of bf16 matmuls. They use the instruction VDPBF16PS (AVX512-BF16),
 // which multiplies pairs of 16-bit elements and adds the results to f32 sums.
 //
-// Operands are read as pairs of adjacent elements along k. Pairs of a are broadcast, and pairs
-// of b fill a register with sixteen columns. Rows of a that are contiguous along k are read in
-// place. Other operands are packed into pairs, kPairsDepth of k at a time. If k is odd, the
-// last pair is completed with zeros in both operands.
+// Operands are read as pairs of elements that are adjacent along k. A pair of a is broadcast, and a
+// register holds the pairs of sixteen columns of b. Rows of a are read in place if they are
+// contiguous along k and k is even. Otherwise, and for b, operands are packed into pairs,
+// kPairsDepth of k at a time. If k is odd, the last pair of both operands is completed with zeros.
 //
-// Each element of c is one chain of multiply-adds over the pairs of a block, in order of k. The
-// chain does not depend on the tile or the thread. The instruction multiplies the second
-// elements of a pair and adds the result to the sum, then does the same with the first
-// elements. Each step has one rounding to nearest, ties to even. The instruction reads
-// subnormal elements as zeros and flushes subnormal sums to zero, whatever the processor's
-// rounding mode and exception masks. It handles NaN and infinities as f32 arithmetic does.
-// These loops are compiled wherever AVX-512 is available, and run if the processor also has
-// AVX512-BF16 (cpu/targets.h).
+// Each element of c is computed by one chain of multiply-adds over the pairs of a block of k, in
+// order. The chain does not depend on the tile that contains the element or on the thread. The
+// instruction multiplies the second elements of a pair and adds the result to the sum, then does
+// the same with the first elements. Each step has one rounding to nearest, ties to even. The
+// instruction reads subnormal elements as zeros and flushes subnormal sums to zero, whatever the
+// processor's rounding mode and exception masks. It handles NaN and infinities as f32 arithmetic
+// does. These loops are compiled for every CPU target with AVX-512, and must run only on a
+// processor that also has AVX512-BF16 (cpu/targets.h).
 //
 //   const PairRows rows = PackRows(m, k, a, packed_a);
 //   const PairColumns columns = PackColumns(k, n, b, packed_b);
@@ -42,21 +42,22 @@ namespace stowage::cpu {
 inline constexpr int64_t kPairsDepth = 512;
 /// The maximum number of columns in a strip of b.
 inline constexpr int64_t kPairsColumns = 32;
-/// The number of rows in a panel of a.
+/// The number of rows in a panel of a, which is the rows that a block of c reads.
 inline constexpr int64_t kPanelRows = 8;
 
 /// Returns the number of pairs in k elements.
 constexpr int64_t Pairs(int64_t k) { return CeilDiv(k, 2); }
 
-/// Rows as pairs along k. Pair p of row i is the two elements at
-/// data + i / kPanelRows * panel + i % kPanelRows * row + p * step.
+/// The rows of a as pairs along k. Pair p of row i is the two elements at data + i / kPanelRows *
+/// panel + i % kPanelRows * row + p * step.
 struct PairRows {
   const uint16_t* data;
   int64_t row, step, panel;
 };
 
-/// Columns as pairs along k. Pair p of column j is at data[p * row + j], with the first element
-/// in the lower half. Whole registers of 16 columns may be read.
+/// The columns of b as pairs along k. Pair p of column j is at data[p * row + j], with its first
+/// element in the lower half. Registers of 16 columns may be read as a whole, so a row must be
+/// padded to a multiple of 16.
 struct PairColumns {
   const uint32_t* data;
   int64_t row;
@@ -71,24 +72,25 @@ constexpr int64_t PackedColumnsPairs(int64_t k, int64_t n) {
   return Pairs(k) * CeilDiv(n, 16) * 16;
 }
 
-/// Returns the rows of a (m, k) as pairs. They are in place if a is contiguous along k, and
-/// otherwise packed.
+/// Returns the rows of a (m, k) as pairs. They refer to a if a is contiguous along k and k is even,
+/// and otherwise to `packed`, which has PackedRowsElements(m, k) elements.
 PairRows PackRows(int64_t m, int64_t k, Strided<const uint16_t> a,
                   uint16_t* packed);
 
-/// Packs the columns of b (k, n) as pairs.
+/// Packs the columns of b (k, n) as pairs into `packed`, which has PackedColumnsPairs(k, n)
+/// elements.
 PairColumns PackColumns(int64_t k, int64_t n, Strided<const uint16_t> b,
                         uint32_t* packed);
 
-/// Computes a (m, 2 pairs) b (2 pairs, n) into c (m, n).
-/// Requires m >= 1 and 1 <= n <= kPairsColumns.
+/// Computes the matmul of a (m, 2 pairs) and b (2 pairs, n), and combines it with c (m, n) as
+/// `into` specifies. Requires m >= 1 and 1 <= n <= kPairsColumns.
 void MultiplyPairs(int64_t m, int64_t n, int64_t pairs, PairRows a,
                    PairColumns b, Rows<float> c, Into into);
 
 #ifdef __AVX512F__
 
-/// Transposes a square of 16 x 16 elements of 32 bits in registers. Row i becomes column i.
-/// (TransposeSquare of vec.h transposes squares in memory.)
+/// Transposes a square of 16 x 16 elements of 32 bits that is held in registers. (TransposeSquare
+/// of vec.h transposes squares in memory.)
 inline void Transpose16(__m512i (&rows)[16]) {
   __m512i halves[16];
 #pragma GCC unroll 8

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_BF16_MATMUL_H_
 
-// Runs bf16 matmuls by pairs (bf16_gemm.h) on the thread pool. A task computes a chunk of rows
-// and a few strips of columns of one matrix. It packs its rows of a, if needed, once for all of
-// its strips, and each strip of b once for all of its rows. It rounds each f32 sum once, when
-// the sum is complete. k is processed in blocks of kPairsDepth, and the sum of each block is
-// added to the f32 sum.
+// Runs bf16 matmuls by pairs (bf16_gemm.h) on the thread pool. A task computes a chunk of rows and
+// a few strips of columns of one matrix. It processes k in blocks of kPairsDepth, and adds the sum
+// of each block to an f32 sum. For each block, it packs its rows of a at most once for all of its
+// strips, and each strip of b once for all of its rows. It rounds each f32 sum to bf16 once, when
+// the sum is complete.
 //
 //   RunBf16MatMul(launch, pool, launch.outputs[0], NoTail<float>());
 
@@ -27,7 +27,7 @@
 
 namespace stowage::cpu {
 
-/// The maximum number of strips in a task. The strips share the cost of packing rows of a.
+/// The maximum number of strips in a task. The rows of a are packed once for all strips of a task.
 inline constexpr int64_t kMaxTaskStrips = 4;
 
 /// The layout of a thread's scratch for matmuls of at most `rows`, `columns` and `depth`:
@@ -73,7 +73,8 @@ struct Bf16Task {
   int64_t strips;
 };
 
-/// Returns a task size that gives at least two tasks per thread, if the matmul is large enough.
+/// Returns a task size for `matrices` matmuls with `rows` rows and `strips` strips each. It gives
+/// at least 8 tasks, and two tasks per thread, if the matmuls are large enough.
 inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
                        int threads) {
   Bf16Task task = {RowsPerTask(rows, matrices * strips, threads),
@@ -87,9 +88,9 @@ inline Bf16Task TaskOf(int64_t matrices, int64_t rows, int64_t strips,
   return task;
 }
 
-/// Computes c (m, n) = a (m, k) b (k, n), where n spans at most kMaxTaskStrips strips. Calls
-/// done(column, count, sums) for each strip when its sums are complete. `sums` has rows of
-/// kPairsColumns elements.
+/// Computes the sums of the matmul of a (m, k) and b (k, n), where n spans at most kMaxTaskStrips
+/// strips. Calls done(column, count, sums) when the sums of a strip of `count` columns, starting at
+/// `column`, are complete. `sums` has m rows, which are kPairsColumns elements apart.
 template <typename Done>
 void MultiplyTask(int64_t m, int64_t n, int64_t k, Strided<const uint16_t> a,
                   Strided<const uint16_t> b, const Bf16Scratch& layout,
@@ -114,9 +115,10 @@ void MultiplyTask(int64_t m, int64_t n, int64_t k, Strided<const uint16_t> a,
   } while (p < k);
 }
 
-/// Computes c (m, n) = a (m, k) b (k, n). Calls done(row, column, rows, columns, sums) when the
-/// sums of the `rows` by `columns` elements starting at (row, column) are complete. `scratch`
-/// has layout.bytes() bytes for each thread.
+/// Computes the sums of the matmul of a (m, k) and b (k, n) on the pool. Calls done(row, column,
+/// rows, columns, sums) when the sums of the `rows` by `columns` elements that start at (row,
+/// column) are complete. Calls of `done` may be concurrent. `scratch` has layout.bytes() bytes for
+/// each thread.
 template <typename Done>
 void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
                   Strided<const uint16_t> a, Strided<const uint16_t> b,
@@ -139,8 +141,9 @@ void MultiplyBf16(ThreadPool& pool, int64_t m, int64_t n, int64_t k,
       });
 }
 
-/// Computes the matmul of the first two bf16 operands of `launch` into y. The tail is applied
-/// as in RunProduct.
+/// Computes the matmul of the first two operands of `launch`, which are bf16, applies `tail`, and
+/// stores the result in `y`. RunProduct describes the functions of `tail` that are called for bf16.
+/// For is called once for each strip of a task.
 template <typename Tail>
 void RunBf16MatMul(const Launch& launch, ThreadPool& pool, const TensorView& y,
                    const Tail& tail) {
@@ -196,7 +199,8 @@ inline Bytes Bf16MatMulWorkspace(const OpArgs& args,
   return threads * layout.bytes();
 }
 
-/// Returns the matmul kernel kOther (matmul.h), with kRun for bf16.
+/// Returns a kernel that runs by kRun if operand 0 is bf16, and otherwise by the matmul kernel
+/// kOther (matmul.h).
 template <const CpuKernel& kOther, CpuKernel::RunFn kRun>
 constexpr CpuKernel Bf16MatMulKernel() {
   CpuKernel kernel = Bf16Kernel<kOther, kRun, Bf16MatMulWorkspace>(SupportsAll);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CPU_KERNELS_CHUNKS_H_
 #define STOWAGE_CPU_KERNELS_CHUNKS_H_
 
-// Divides work into chunks by shape only, so that results are the same for any number of
-// threads.
+// Divides work into chunks. The division depends only on shapes, so results are the same for any
+// number of threads.
 //
 //   ParallelRanges(pool, rows, RowsPerChunk(columns),
 //                  [&](int64_t begin, int64_t end) { ... });
@@ -25,8 +25,9 @@ constexpr int64_t RowsPerChunk(int64_t columns) {
   return std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, columns));
 }
 
-/// Divides rows into chunks that have their own partial sums of every column. There are at most
-/// 32 chunks, so that the partial sums are small compared with the rows.
+/// Divides the rows of a matrix whose columns are summed into `count` chunks of `piece` rows. The
+/// last chunk may be shorter. Each chunk has its own partial sum of every column. There are at most
+/// 32 chunks, so that the partial sums are small compared with the matrix.
 struct RowSumChunks {
   RowSumChunks(int64_t of_rows, int64_t of_columns)
       : columns(of_columns),
@@ -39,7 +40,8 @@ struct RowSumChunks {
   int64_t count;
 };
 
-/// Returns the first row of range `part`, if `rows` are divided evenly into `parts` ranges.
+/// Returns the first row of range `part` if `rows` rows are divided into `parts` ranges. The first
+/// `rows % parts` ranges have one row more than the others.
 constexpr int64_t FirstRowOfPart(int64_t part, int64_t parts, int64_t rows) {
   return rows / parts * part + std::min(part, rows % parts);
 }

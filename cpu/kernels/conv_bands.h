@@ -1,11 +1,12 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 #define STOWAGE_CPU_KERNELS_CONV_BANDS_H_
 
-// Divides the result of a convolution into bands, and implements the shared steps of conv and
-// conv_transpose as a matmul whose columns are gathered from bands.
+// Divides the result of a convolution into bands. Also provides the steps that conv and
+// conv_transpose share when they are computed as a matmul whose right operand is gathered from the
+// source, one band at a time. conv_walks.h explains walks, slabs and taps.
 //
-// A band holds the elements that a task computes at a time. Bands are small enough that the
-// source elements that they read fit a cache.
+// A band is a set of elements of the result that a task computes together. It is small enough that
+// the source elements that its elements read fit a cache.
 //
 //   const Bands bands = GatherBands(g, walks, channels, /*strip=*/32);
 //   for (int64_t i = 0; i < bands.count(); ++i) Work(bands.At(i));
@@ -22,7 +23,7 @@
 
 namespace stowage::cpu {
 
-/// One or more images, one or more lines of an image, or a segment of a line.
+/// A band: one or more whole images, one or more lines of an image, or a segment of a line.
 struct Band {
   Walks walks;  // The walks of the band's elements.
   int64_t first_image, images;
@@ -34,7 +35,8 @@ struct Band {
                walks[2].to_size +
            walks[2].to_first;
   }
-  /// Returns whether the band's elements of one image are contiguous in the result.
+  /// Returns whether the elements of one image in the band are contiguous in a channel of the
+  /// result.
   bool in_order() const {
     const bool lines_are_whole =
         walks[1].to_step == 1 && walks[2].count == walks[2].to_size;
@@ -44,15 +46,17 @@ struct Band {
   }
 };
 
-/// Divides the columns of the matmul into bands. A column is an element of the result, and
-/// columns are in order of image and element. A band has at most `most` columns, and a multiple
-/// of `unit` columns if the lengths of the lines allow it.
+/// Divides the columns of the matmul into bands. A column is an element of the result in all
+/// channels. Columns are ordered by image, and then by element. A band has at most `most` columns,
+/// and fewer if its slabs in `channels` channels would otherwise have more than 2^18 elements. The
+/// number of columns is a multiple of `unit` if the lengths of lines and this limit allow it.
 class Bands {
  public:
   Bands(const Walks& walks, int64_t images, int64_t channels, int64_t most,
         int64_t unit)
       : walks_(walks), images_(images) {
-    // The maximum number of elements in the slabs of a band.
+    // The maximum number of elements in the slabs of a band, which hold the source elements that it
+    // reads.
     constexpr int64_t kMaxElements = 1 << 18;
     const auto fit = [&](int64_t size, int64_t there_are) {
       int64_t fitting = std::min(there_are, most / size);
@@ -123,9 +127,10 @@ class Bands {
     band.walks[cut_ == Cut::kLines ? 1 : 2].count = at_once_;
     return band;
   }
-  // Returns the number of lines of a plane that are divided separately.
+  // Returns the number of lines of a plane that are divided separately, which is 1 if lines are not
+  // divided.
   int64_t Rows() const { return cut_ == Cut::kInLines ? walks_[1].count : 1; }
-  // Restricts a walk to at most `count` elements, starting at `begin`.
+  // Restricts a walk to at most `count` elements, starting at element `begin`.
   static void Keep(Walk* walk, int64_t begin, int64_t count) {
     walk->first += begin * walk->step;
     walk->to_first += begin * walk->to_step;
@@ -139,9 +144,9 @@ class Bands {
   int64_t pieces_ = 1;  // Bands per plane or line.
 };
 
-/// Fills the slabs of a band for channels [first, first + channels) of a source with `all`
-/// channels. Slabs are ordered by channel, then by image. Each slab is written up to one
-/// register beyond its end. Sets `offsets` to the offsets of all taps in a slab.
+/// Fills the slabs of a band for channels [first, first + channels) of the source, which has `all`
+/// channels. Slabs are ordered by channel, and then by image. Filling a slab may write up to one
+/// register beyond its end. Sets `offsets` to the offset of each tap in a slab.
 template <typename T>
 void FillSlabs(const Band& band, const Slab& slab, const T* source,
                const T* source_end, int64_t first, int64_t channels,
@@ -172,38 +177,40 @@ void FillSlabs(const Band& band, const Slab& slab, const T* source,
 /// The maximum number of rows in a task of a GatheredProduct.
 inline constexpr int64_t kMaxConvRows = 256;
 
-/// A matmul with a gathered operand. For each group, `to` (rows, elements) is the matmul of
-/// `filters` (rows, channels * taps) and the gathered columns.
+/// A convolution as a matmul with a gathered operand. For each group, `to` (rows, elements) is the
+/// matmul of `filters` (rows, channels * taps) and the gathered source elements (channels * taps,
+/// elements).
 template <typename T>
 struct GatheredProduct {
   const ConvGeometry& g;
   Walks walks;
   const T* source;
   const T* source_end;
-  int64_t channels, rows;  // Channels and rows per group.
+  int64_t channels, rows;  // The source's channels and the result's, per group.
   Strided<T> filters;      // The filters of group 0.
-  int64_t filters_stride;  // The distance between groups.
+  int64_t filters_stride;  // The distance between the filters of two groups.
   T* to;
 
   int64_t taps() const { return Product(walks, &Walk::taps); }
   int64_t depth() const { return channels * taps(); }
 };
 
-/// Returns the columns of a GatheredProduct, divided into bands of up to eight strips of
-/// `strip` columns.
+/// Divides the columns of a GatheredProduct into bands of up to eight strips. A strip has `strip`
+/// columns.
 inline Bands GatherBands(const ConvGeometry& g, const Walks& walks,
                          int64_t channels, int64_t strip) {
   return Bands(walks, g.images, channels, 8 * strip, strip);
 }
 
-/// A range of `count` adjacent columns, starting at column `to`, that are also adjacent in a
-/// slab, starting at index `from`.
+/// A range of `count` columns of a strip, starting at column `to`, whose source elements for a tap
+/// are adjacent in the slabs. They start at index `from` plus the offset of the tap.
 struct Run {
   int64_t from, to, count;
 };
 
-/// Finds the runs of columns [column, column + n) of a band whose images' slabs are
-/// `image_size` apart. Returns the number of runs.
+/// Divides columns [column, column + n) of a band into runs. The slabs of two images are
+/// `image_size` elements apart. Writes the runs to `runs`, at most n, with `to` counted from
+/// `column`. Returns their number.
 inline int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
                         int64_t column, int64_t n, Run* runs) {
   const Run* const first = runs;
@@ -217,7 +224,9 @@ inline int64_t FindRuns(const Band& band, const Slab& slab, int64_t image_size,
   return runs - first;
 }
 
-/// Copies a strip of results, in rows of `pitch` elements, to `product.to`.
+/// Copies the results of a strip to `product.to`. The strip has columns [column, column + n) of the
+/// band and `rows` channels from `first_channel` on. `results` has a row for each channel, and rows
+/// are `pitch` elements apart.
 template <typename T>
 void Scatter(const GatheredProduct<T>& product, const Band& band,
              int64_t first_channel, int64_t rows, int64_t column, int64_t n,
@@ -249,10 +258,10 @@ void Scatter(const GatheredProduct<T>& product, const Band& band,
   }
 }
 
-/// Packs the filters of a phase, group by group. Rows are the channels of x, and columns are
-/// (filter, tap) pairs. Small blocks of rows and columns are packed one after another, to use
-/// the cache well. Sets `places`, which has one element per tap, to the indices of the taps in
-/// the kernel.
+/// Packs the filters that a phase of conv_transpose uses, group by group, as matrices whose rows
+/// are the channels of x and whose columns are (filter, tap) pairs. Small blocks of rows and
+/// columns are packed one after another, to use the cache well. Sets `places`, which has one
+/// element per tap, to the indices of the taps in the kernel.
 template <typename T>
 void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
                  int64_t* places, T* packed, ThreadPool& pool) {

@@ -1,15 +1,16 @@
 #ifndef STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 #define STOWAGE_CPU_KERNELS_CONV_WALKS_H_
 
-// Maps the elements of a convolution's result to the source elements that they read, and
-// rearranges source elements into slabs, whose rows registers can load. The CPU kernels of
-// conv, conv_transpose and conv_weight_grad use both.
+// Maps the elements of a convolution's result to the source elements that they read (Walk), and
+// rearranges source elements so that registers can load them (Slab). The CPU kernels of conv,
+// conv_transpose and conv_weight_grad use both. A tap is an element of the kernel, and the source
+// is the tensor that a convolution reads: x for conv and dy for conv_transpose.
 //
-// A Walk describes this mapping along one dimension. conv and conv_transpose are both loops
-// over three Walks. If conv_transpose has a stride, its result divides into phases, which are
-// the elements whose indices are equal modulo the stride. The elements of a phase use the same
-// kernel elements, and adjacent elements read adjacent source elements. A phase therefore needs
-// one Walk per dimension, and skips no source element.
+// A Walk describes the mapping along one dimension. conv and conv_transpose are both loops over
+// three Walks. If conv_transpose has a stride, its result is divided into phases. A phase consists
+// of the elements whose indices have the same remainders modulo the stride. They all use the same
+// kernel elements, and adjacent elements of a phase read adjacent source elements. A phase is
+// therefore described by one Walk per dimension, whose step in the source is 1.
 //
 //   ForPhases(g, [&](const Walks& walks) { ... });
 
@@ -26,14 +27,13 @@
 
 namespace stowage::cpu {
 
-/// The source index that each result element and kernel tap reads, along one dimension. Element
-/// i reads index first + i * step + t * tap_step for tap t, if that index is in [0, size).
-/// Other indices are padding.
+/// Maps elements of the result and taps to source indices, along one dimension. For tap t, element
+/// i reads index first + i * step + t * tap_step if it is in [0, size). Other indices are padding.
 struct Walk {
   int64_t count = 1, taps = 1;
   int64_t first = 0, step = 1, tap_step = 1, size = 1;
-  // Element i has index to_first + i * to_step of [0, to_size) in the result. Tap t has index
-  // kernel_first + t * kernel_step in the kernel.
+  // Element i of the walk has index to_first + i * to_step in the result, whose size is to_size.
+  // Tap t has index kernel_first + t * kernel_step in the kernel.
   int64_t to_first = 0, to_step = 1, to_size = 1;
   int64_t kernel_first = 0, kernel_step = 1;
 };
@@ -45,9 +45,10 @@ inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
   return product;
 }
 
-/// Returns the geometry of a convolution with these shapes, which must satisfy the precondition
-/// of ConvGeometry. Adjacent dimensions in which each element reads only the source element at
-/// its own index are merged. Each channel of a 1 x 1 convolution is therefore a single line.
+/// Returns the geometry of a convolution with these shapes, which must satisfy the precondition of
+/// ConvGeometry. If each element reads only the source element at its own index in two adjacent
+/// dimensions, these are merged into one. Each channel of a 1 x 1 convolution without stride and
+/// padding is therefore a single line.
 inline ConvGeometry GeometryOf(const Shape& x, const Shape& w, const Shape& y,
                                const Attrs& attrs) {
   ConvGeometry g(x, w, y, attrs);
@@ -81,9 +82,9 @@ inline Walks ForwardWalks(const ConvGeometry& g) {
   return walks;
 }
 
-/// Returns the walk that computes, from the source dy, the elements of x at indices equal to
-/// `phase` modulo the stride. These elements use every kernel element k for which the stride
-/// divides phase + before - k * dilation.
+/// Returns the walk that computes, from the source dy, the elements of x whose indices are equal to
+/// `phase` modulo the stride. These elements use each kernel element k for which the stride divides
+/// phase + before - k * dilation.
 inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
   const int64_t common = std::gcd(dim.dilation, dim.stride);
   const int64_t period = dim.stride / common;
@@ -128,7 +129,7 @@ void ForPhases(const ConvGeometry& g, F&& f) {
   }
 }
 
-/// Returns whether element i of every dimension reads only element i of the source.
+/// Returns whether, in every dimension, element i reads only element i of the source.
 inline bool MeetThemselves(const Walks& walks) {
   return std::all_of(walks.begin(), walks.end(), [](const Walk& walk) {
     return walk.taps == 1 && walk.step == 1 && walk.first == 0 &&
@@ -136,13 +137,13 @@ inline bool MeetThemselves(const Walks& walks) {
   });
 }
 
-/// Returns whether each channel of the source is a single line (see GeometryOf) whose elements
-/// are read only by the result elements at the same indices.
+/// Returns whether each channel of the source is a single line (see GeometryOf), and each result
+/// element reads only the source element at its own index.
 inline bool AreLongLines(const Walks& walks) {
   return MeetThemselves(walks) && walks[0].count == 1 && walks[1].count == 1;
 }
 
-/// The position of an element in a walk, and its image.
+/// The indices of an element along the three walks, and its image.
 struct Cursor {
   int64_t image, d, h, w;
 
@@ -163,7 +164,7 @@ struct Cursor {
   }
 };
 
-/// A kernel tap, as an index along each walk.
+/// The indices of a tap along the three walks.
 struct Tap {
   int64_t d, h, w;
 
@@ -196,8 +197,8 @@ inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
 /// The size of a register in bytes.
 inline constexpr int64_t kRegisterBytes = Vec<float>::kLanes * sizeof(float);
 
-/// Copies n elements. May write up to one register of unspecified elements after them. Does not
-/// read at or beyond `end`.
+/// Copies n elements from `from` to `to`. May write unspecified elements after them, up to one
+/// register. Does not read at or beyond `end`.
 template <typename T>
 void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   constexpr int64_t kCount = kRegisterBytes / sizeof(T);
@@ -208,8 +209,9 @@ void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
   for (; i < n; ++i) to[i] = from[i];
 }
 
-/// Copies `count` elements of a line to `to`, starting at index `place`, `step` apart. Elements
-/// at indices outside [0, size) are 0. Writes and reads beyond the ends as CopyBeyond does.
+/// Copies `count` elements of a line to `to`. They start at index `place` of the line and are
+/// `step` apart. Elements at indices outside [0, size) are 0. May write unspecified elements after
+/// them, up to one register, and does not read at or beyond `end`.
 template <typename T>
 void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
                 int64_t size, int64_t count, T* to) {
@@ -232,12 +234,13 @@ void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
   for (int64_t i = stop; i < count; ++i) to[i] = T(0);
 }
 
-/// The layout of one channel of a source as whole lines padded with zeros. The elements are
-/// divided into phases of the walk's step, so the elements that a tap reads for adjacent
-/// results are adjacent. If taps are so far apart that the phases would hold more elements than
-/// the taps read, each tap has its own phase with only its elements. For result (d, h, w), tap
-/// t is at Position(d, h, w) + Offset(t). Lines may be longer than those of the result. The
-/// elements between them are unspecified.
+/// The layout of one channel of a source as lines that are padded with zeros. In each dimension,
+/// the elements are divided into phases by their index modulo the walk's step, so that the elements
+/// that a tap reads for adjacent results are adjacent. If taps are so far apart that the phases
+/// would have more elements than the taps read, each tap has its own phase with only the elements
+/// that it reads. For result (d, h, w), tap t reads the element at Position(d, h, w) + Offset(t).
+/// Lines of the slab may be longer than lines of the result. A loop over all positions then also
+/// computes elements that belong to no result.
 class Slab {
  public:
   explicit Slab(const Walks& walks) : walks_(walks) {
@@ -257,15 +260,15 @@ class Slab {
     }
   }
 
-  /// Returns the number of elements of all phases. Allocate one more register, because
-  /// registers loaded at the last results extend beyond the end.
+  /// Returns the number of elements of all phases. One more register must be allocated, because
+  /// Fill writes, and registers of the last results read, beyond the end.
   int64_t size() const {
     return phases_[0] * phases_[1] * phases_[2] * phase_size();
   }
   int64_t Position(int64_t d, int64_t h, int64_t w) const {
     return (d * length_[1] + h) * length_[2] + w;
   }
-  /// Returns one past the position of the last element.
+  /// Returns 1 + the Position of the last result.
   int64_t positions() const {
     return Position(walks_[0].count - 1, walks_[1].count - 1,
                     walks_[2].count - 1) +
@@ -283,7 +286,7 @@ class Slab {
     return phase * phase_size() + place;
   }
 
-  /// Fills the slab from the channel at `source`, in a tensor that ends at `end`.
+  /// Fills the slab from the channel at `source`, which is part of a tensor that ends at `end`.
   template <typename T>
   void Fill(const T* source, const T* end, T* slab) const {
     for (int64_t phase_d = 0; phase_d < phases_[0]; ++phase_d) {

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_KERNELS_DISPATCH_H_
 #define STOWAGE_CPU_KERNELS_DISPATCH_H_
 
-// Handles element types: dispatch from a run-time DType to a C++ type, rules for
+// Handles element types. Provides dispatch from a run-time DType to a C++ type, functions for
 // CpuKernel::supports, and conversions between 16-bit floats and f32.
 //
 //   return OnFloat(x.dtype(), [&](auto zero) {
@@ -33,7 +33,8 @@ inline DType ComputedIn(DType dtype) {
   return IsHalf(dtype) ? DType::kF32 : dtype;
 }
 
-// Functions for CpuKernel::supports that check operand 0.
+// These functions implement CpuKernel::supports. SupportsAll accepts all operands. SupportsNumbers
+// accepts all types of operand 0 except f16 and bf16.
 inline bool SupportsAll(const OpArgs&) { return true; }
 inline bool SupportsNumbers(const OpArgs& args) {
   return !IsHalf(args.type(0).dtype);
@@ -47,8 +48,8 @@ auto OnFloat(DType dtype, F&& f) {
   return f(double{});
 }
 
-/// Returns f(T()), where T is the element type, or uint8_t for bool. `dtype` must not be f16 or
-/// bf16.
+/// Returns f(T()), where T is the C++ type of `dtype`, which is uint8_t for bool. `dtype` must not
+/// be f16 or bf16.
 template <typename F>
 auto OnNumber(DType dtype, F&& f) {
   switch (dtype) {
@@ -72,8 +73,8 @@ auto OnNumber(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// Returns f(T()), where T is the unsigned integer type of the element's size, for moving
-/// elements.
+/// Returns f(T()), where T is the unsigned integer type that has the size of `dtype`. Serves
+/// kernels that move elements without computing.
 template <typename F>
 auto OnWidth(DType dtype, F&& f) {
   switch (SizeOf(dtype)) {
@@ -97,7 +98,8 @@ auto OnIndex(DType dtype, F&& f) {
   return f(int64_t{});
 }
 
-// Convert ranges of f16 and bf16 elements to f32, in which they are computed, and back.
+// Widen and Narrow convert ranges of f16 and bf16 elements to f32, in which kernels compute, and
+// back.
 //
 //   Widen(DType::kBF16, n, x, /*stride=*/1, wide);
 //   Narrow(DType::kBF16, n, wide, y);

@@ -1,14 +1,14 @@
 #ifndef STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_CPU_KERNELS_ELEMENTWISE_H_
 
-// Provides the loop of elementwise kernels. Operands have one shape and any strides. The result
-// is contiguous and may overwrite a contiguous operand.
+// Provides the loop of elementwise kernels. All operands have the shape of the result, and any
+// strides. The result is contiguous and may overwrite a contiguous operand.
 //
-// The body of the loop sees only contiguous ranges. An operand that is strided or repeated
-// within a range is copied, one block at a time, through a buffer on the stack. Each op
-// therefore needs only one body, which computes the same for every layout. Operands and results
-// of f16 and bf16 are converted in the same way if the body computes in f32. Results are
-// rounded once.
+// The body of the loop receives only contiguous ranges. If an operand is strided or broadcast
+// within a range, blocks of it are copied to a buffer on the stack. Each op therefore needs only
+// one body, which computes the same bits for every layout. If the body computes in f32, f16 and
+// bf16 operands and results are converted through buffers on the stack, too. Results are rounded
+// once.
 //
 //   Elementwise<float, float, float>(launch, pool,
 //       [](int64_t n, int64_t index, float* y, const float* a,
@@ -29,12 +29,13 @@
 namespace stowage::cpu {
 namespace internal {
 
-// A body without its types. The loop is compiled once, and not once per op and element type.
+// A body whose types have been erased, so that the loop is not compiled for each op and element
+// type.
 struct ElementwiseBody {
   const void* body;
   void (*run)(const void* body, int64_t n, int64_t index, std::byte* y,
               const std::byte* const* operands);
-  // The sizes in bytes of the body's elements: of the result, then of each operand.
+  // The element sizes in bytes: first of the result, then of each operand.
   std::array<size_t, 4> widths;
 };
 inline constexpr size_t kMaxOperands = 4;
@@ -49,16 +50,17 @@ struct ManyBody {
               std::byte* const* y);
 };
 
-// Runs the body over the first `operands` inputs of the launch. `operands` must be 1, 2 or 3.
+// Implements Elementwise, with the first `operands` inputs of the launch. `operands` must be 1, 2
+// or 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
-// Runs the body over all inputs of the launch, at most kMaxBlockOperands, with elements of
-// `width` bytes in the body.
+// Implements ElementwiseBlocks. The elements that the body reads have `width` bytes. The launch
+// must have 1 to kMaxBlockOperands inputs.
 inline constexpr size_t kMaxBlockOperands = 5;
 void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
                BlockBody body);
-// Runs the body over the first `operands` inputs and all results, at most kMaxOperands of each,
-// with elements of `width` bytes in the body.
+// Implements ElementwiseMany, with the first `operands` inputs and all results, at most
+// kMaxOperands of each. The elements that the body reads and writes have `width` bytes.
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
              size_t width, ManyBody body);
 
@@ -71,10 +73,10 @@ void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
 
 }  // namespace internal
 
-/// Runs body(n, index, y, operands...) over the elements of the launch's result. Each call
-/// computes the n elements starting at element `index`, where y and the operands are
-/// contiguous. The element types are Out and In..., which must be the launch's types, or float
-/// for f16 and bf16.
+/// Calls body(n, index, y, operands...) for ranges of elements that cover the launch's result, in
+/// parallel. A call must compute the n elements that start at element `index`. `y` and the operands
+/// point to the elements of the range, which are contiguous. Their types are Out and In..., which
+/// must be the launch's types, or float for f16 and bf16. There are one to three operands.
 template <typename Out, typename... In, typename Body>
 void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
   const auto run = [](const void* typed, int64_t n, int64_t index, std::byte* y,
@@ -87,14 +89,14 @@ void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
                            {&body, run, {sizeof(Out), sizeof(In)...}});
 }
 
-/// The maximum number of elements in a block.
+/// The maximum number of elements in a block of ElementwiseBlocks.
 inline constexpr int64_t kBlockElements = 512;
 
-/// Runs body(n, index, operands) over blocks of the elements of the launch's results. Each call
-/// computes the n elements starting at element `index`. `operands` has a pointer to contiguous
-/// elements of type T for each input, of which there are at most kMaxBlockOperands. The
-/// launch's elements must have the size of T, or be f16 or bf16 if T is float. The body stores
-/// its results itself.
+/// Calls body(n, index, operands) for blocks of elements that cover the launch's results, in
+/// parallel. A call must compute the n elements that start at element `index`, and store them.
+/// `operands` has a pointer for each input, to contiguous elements of type T. The launch must have
+/// 1 to kMaxBlockOperands inputs, whose elements have the size of T, or are f16 or bf16 if T is
+/// float.
 template <typename T, typename Body>
 void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
                        const Body& body) {
@@ -105,10 +107,11 @@ void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
   internal::RunBlocks(launch, pool, sizeof(T), {&body, run});
 }
 
-/// Calls f(place, in, out) for the registers of T that cover all elements of the launch's
-/// results. `in` has a pointer to T for each of the first `operands` inputs, and `out` has one
-/// for each result. All of them must be contiguous and of one size, and of type T, or f16 or
-/// bf16 if T is float. A result may overwrite an operand, so f must load before it stores.
+/// Calls f(place, in, out) for the registers of T that cover all elements of the launch's results.
+/// `in` has a pointer to T for each of the first `operands` inputs, and `out` has one for each
+/// result, at most kMaxOperands of each. All of these inputs and results must be contiguous, and
+/// have the same number of elements and the same type, which is T, or f16 or bf16 if T is float. A
+/// result may overwrite an input, so f must load before it stores.
 template <typename T, typename F>
 void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
                      const F& f) {
@@ -132,7 +135,8 @@ void MapVec(const F& f, int64_t n, T* y, const In*... x) {
   ForEachVec<T>(n, [&](auto at) { at.Store(y, f(at.Load(x)...)); });
 }
 
-/// Computes the same as MapVec, but is compiled only once, so all callers get the same bits.
+/// Computes the same as MapVec. It is never inlined, so all callers run the same instructions and
+/// get the same bits.
 template <typename F, typename T, typename... In>
 [[gnu::noinline]] void MapBlock(const F& f, int64_t n, T* y, const In*... x) {
   MapVec(f, n, y, x...);
@@ -158,13 +162,14 @@ void CallBlock(const F& f, DType dtype, int64_t n, std::byte* y,
 
 }  // namespace internal
 
-/// CpuKernel::block for an op without attributes that computes F of kOperands operands.
+/// Implements CpuKernel::block for an op without attributes that computes F() of one or two
+/// operands.
 template <typename F, size_t kOperands>
 void BlockOf(const Attrs&, DType dtype, int64_t n, std::byte* y,
              const std::byte* const* x) {
   internal::CallBlock<kOperands>(F(), dtype, n, y, x);
 }
-/// CpuKernel::block for an op that computes F(attrs) of kOperands operands.
+/// Implements CpuKernel::block for an op that computes F(attrs) of one or two operands.
 template <typename F, size_t kOperands>
 void BlockWithAttrs(const Attrs& attrs, DType dtype, int64_t n, std::byte* y,
                     const std::byte* const* x) {

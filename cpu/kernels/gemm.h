@@ -1,25 +1,25 @@
 #ifndef STOWAGE_CPU_KERNELS_GEMM_H_
 #define STOWAGE_CPU_KERNELS_GEMM_H_
 
-// Provides the matmuls of the CPU kernels: the inner loops, whole matmuls on the thread pool
-// (of floats and of quantized weights), and the autotuner trial that finds the blocking of a
-// matmul.
+// Provides the matmuls of the CPU kernels: the inner loops, matmuls on the thread pool (with float
+// and with quantized weights), and the trials by which the autotuner finds the blocking of a matmul
+// (cpu/blocking.h).
 //
 //   const int64_t strip = StripElements<T>(k);  // Scratch: strip * threads elements.
 //   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
 //
-// The inner loops compute a block of up to kBlockRows rows by one strip, which is a few
-// registers of columns. The block is held in registers over k.
+// The inner loops compute blocks of c. A block has up to kBlockRows rows and the columns of one
+// strip, which are a few registers. It stays in registers while the loop runs over k.
 //
-// These loops replace Eigen's matmul, which allocates its packing blocks on the heap. On the
-// shapes of a small transformer, Eigen's matmul is also slower than these loops
-// (docs/archive/2026-11-27-cpu-products.md), which read rows of a by broadcast, without
-// packing.
+// These loops replace Eigen's matmul, which allocates its packing blocks on the heap. Eigen's
+// matmul is also slower than these loops on the shapes of a small transformer
+// (docs/archive/2026-11-27-cpu-products.md). These loops broadcast elements of a, so they need not
+// pack a.
 //
-// Each element of c is one chain of multiply-adds in order of k, whichever strip or block
-// contains it. The chain begins at 0, continues from c, or is a separate sum that is added to c
-// (see Into). The bits of a result therefore do not depend on tile sizes or threads. They
-// depend on where k is split, unless chains continue.
+// Each element of c is computed by one chain of multiply-adds in the order of k, whichever strip or
+// block contains it. The chain begins at 0 or continues from c, or its sum is added to c (see
+// Into). The bits of a result therefore do not depend on tile sizes or threads. They depend on
+// where k is divided into several calls, unless each chain continues the previous one.
 //
 //   MultiplyStrip<T>(m, n, k, a, b, c, Into::kNew);
 
@@ -38,8 +38,8 @@
 
 namespace stowage::cpu {
 
-/// An operand that is read one number at a time.
-/// Element (i, j) is at data[i * row + j * column].
+/// An operand that is read one number at a time. Element (i, j) is at data[i * row + j * column].
+/// At(i, j) returns the operand that begins at element (i, j).
 template <typename T>
 struct Strided {
   const T* data;
@@ -51,8 +51,8 @@ struct Strided {
   }
 };
 
-/// An operand whose rows are contiguous and `row` elements apart. If `padded` is true, whole
-/// registers may be read past the end of a row.
+/// An operand whose rows are contiguous and `row` elements apart. If `padded` is true, the last
+/// register of a row may be read as a whole, beyond the row's end.
 template <typename T>
 struct Rows {
   T* data;
@@ -67,9 +67,9 @@ struct Rows {
 /// Specifies how a result is combined with the previous value of c.
 enum class Into {
   kNew,    // c = a b.
-  kChain,  // c + a b. The chain of each element continues from c.
-  // c + a b, each rounded before they are added. The rounding error of a long sum is then only
-  // as large as the errors of its partial sums.
+  kChain,  // c + a b, where the chain of each element continues from c.
+  // c + a b, where a b is rounded before it is added to c. If a long sum is computed in this way,
+  // one range of k at a time, its rounding error is smaller than that of one long chain.
   kSum,
 };
 /// Returns kChain if `accumulate` is true, and otherwise kNew.
@@ -77,8 +77,9 @@ inline Into Chains(bool accumulate) {
   return accumulate ? Into::kChain : Into::kNew;
 }
 
-/// Terms that are added to each complete element of c, in this order. Each sum is rounded.
-/// `row` is the same for all rows of c, and `matrix` has the shape of c. Either may be absent.
+/// Terms that are added to each complete element of c: first `row`, which all rows of c share, then
+/// `matrix`, which has the shape of c. The element is rounded after each addition. Either pointer
+/// may be null.
 template <typename T>
 struct Finish {
   const T* row = nullptr;
@@ -96,8 +97,8 @@ namespace internal {
 
 // 32 registers hold at most 8 x 3 sums, 3 registers of b and one of a. 16 registers hold 4 x 3
 // sums. With AVX-512, 8 x 2 sums keep the multipliers busy and let one block begin while the
-// previous one ends. In addition, rows whose length is a power of 2 are more often a whole
-// number of strips.
+// previous one ends. In addition, a strip of 2 registers more often divides a row whose length is a
+// power of 2.
 #if defined(__AVX512F__)
 inline constexpr int kBlockRows = 8;
 inline constexpr int kStripVecs = 2;
@@ -123,7 +124,7 @@ inline constexpr int64_t kMaxStripColumns =
 namespace internal {
 
 enum class Tail {
-  kNone,    // The strip is a whole number of registers.
+  kNone,    // The width of the strip is a whole number of registers.
   kPadded,  // The last register is partly used. b may be read past it.
   kExact,   // The last register is partly used.
 };
@@ -246,8 +247,8 @@ void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
 
 }  // namespace internal
 
-/// Computes a (m, k) b (k, n) into c (m, n), then adds `finish`.
-/// Requires 1 <= n <= kMaxStripColumns and m >= 1.
+/// Computes the matmul of a (m, k) and b (k, n), combines it with c (m, n) as `into` specifies, and
+/// adds `finish`. Requires 1 <= n <= kMaxStripColumns and m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,
@@ -262,7 +263,7 @@ void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
   }
 }
 
-/// Computes a (m, k) b (k, n) into c (m, n) for any n, strip by strip. If `accumulate` is true,
+/// Computes c (m, n) = a (m, k) b (k, n) for any n, strip by strip. If `accumulate` is true, the
 /// chains continue from c.
 template <typename T>
 void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
@@ -273,9 +274,8 @@ void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   }
 }
 
-/// Copies b (k, n) to rows of `row` elements. `row` must be a multiple of the number of lanes
-/// of a register, and at least n. Sets the elements from the n-th to the end of its register to
-/// zero.
+/// Copies b (k, n) to rows that are `row` elements apart. `row` must be a multiple of the number of
+/// lanes of a register, and at least n. Sets the rest of each row's last register to zero.
 template <typename T>
 void Pack(int64_t k, int64_t n, Strided<T> b, T* packed, int64_t row);
 
@@ -284,18 +284,19 @@ extern template void Pack(int64_t, int64_t, Strided<double>, double*, int64_t);
 
 // --- On the thread pool ------------------------------------------------------
 //
-// A matmul is divided into tasks, each a chunk of rows and a strip of columns. Each task packs
-// its own strip of b, which costs a few percent of the task's time but avoids a second pass
-// with a barrier. The scratch is one strip per thread, whatever the size of the matmul.
+// A matmul is divided into tasks. A task computes the elements of c in a chunk of rows and a strip
+// of columns. Each task packs its own strip of b. This takes a few percent of the task's time, but
+// avoids a separate packing pass that ends with a barrier. The scratch is one strip per thread,
+// whatever the size of the matmul.
 //
 // A Blocking changes how the matmul is divided. Packed strips are at most kStripColumns wide,
 // so the scratch is the same for every Blocking.
 
-/// The depth of a packed strip, which is 32 KiB on AVX-512.
+/// The depth (k) of a packed strip. A strip then has 32 KiB on AVX-512.
 template <typename T>
 inline constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
 
-/// Returns the number of elements in a packed strip of a matmul of this depth (k).
+/// Returns the number of elements in a packed strip, for a matmul of this depth (k).
 template <typename T>
 constexpr int64_t StripElements(int64_t depth) {
   return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
@@ -314,8 +315,9 @@ int64_t StripColumns(const Blocking& blocking) {
 /// The number of rows of c that are computed together.
 inline constexpr int64_t kTileRows = 8;
 
-/// Returns the number of rows in a task. It is large, so that a packed strip is reused often,
-/// but small enough for at least two tasks per thread.
+/// Returns the number of rows in a task. Each chunk of rows is divided into `tasks_per_row_chunk`
+/// tasks. The number is large, so that a packed strip is reused often, but small enough for at
+/// least 8 tasks and two tasks per thread. It is 32 if these are impossible.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
                            int threads) {
   constexpr int64_t kMin = 32;
@@ -335,11 +337,12 @@ inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
 }
 
 /// Runs one task, which computes c (m, n) = a (m, k) b (k, n), or adds to c if `accumulate` is
-/// true. Requires n <= kStripColumns, or n <= kMaxStripColumns if nothing is packed. `packs` is
-/// Blocking::packs. Strips that are not contiguous are always packed. Each kBlockDepth of k is
-/// a separate sum, except that the first continues from c. `packed` has StripElements(k)
-/// elements. `finish`, and after(i, rows) for kTileRows rows of c at a time, are applied while
-/// the rows are in the cache.
+/// true. The rows of b are packed if they are not contiguous, or if `packs` (Blocking::packs) is
+/// true and m is at least 16. Requires n <= kStripColumns if rows are packed, and otherwise n <=
+/// kMaxStripColumns. Ranges of kBlockDepth of k are summed separately, and their sums are added in
+/// order. The first sum continues from c if `accumulate` is true. `packed` has StripElements(k)
+/// elements. `finish` is added when an element is complete. Then after(i, rows) is called for
+/// kTileRows rows of c at a time, while they are in the cache.
 template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
                  Rows<T> c, bool accumulate, T* packed, bool packs = true,
@@ -370,8 +373,8 @@ void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
   }
 }
 
-/// Computes c (m, n) = a (m, k) b (k, n), or adds to c if `accumulate` is true. `scratch` has
-/// StripElements(k) elements for each thread of the pool.
+/// Computes c (m, n) = a (m, k) b (k, n) on the pool, or adds to c if `accumulate` is true.
+/// `scratch` has StripElements(k) elements for each thread of the pool.
 template <typename T>
 void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
              Strided<T> b, Rows<T> c, bool accumulate, T* scratch,
@@ -393,10 +396,10 @@ void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
 //
 //   std::optional<BlockingTrial> trial = ProductTrial(m, n, k, a, b, pool.threads());
 
-/// Returns a trial of a (m, k) b (k, n), or of a smaller matmul if it is large. The trial runs
-/// on memory of its own with the strides of a and b, whose elements are not read. Returns
-/// nullopt for matmuls with less work than kMinTrialWork, for trials that span more than
-/// kMaxTrialBytes, and for shapes with only one candidate.
+/// Returns a trial (cpu/blocking.h) for the matmul of a (m, k) and b (k, n), or of a smaller matmul
+/// if this one is large. The trial has the strides of a and b, but does not read their elements.
+/// Returns nullopt if the matmul has less work than kMinTrialWork, if the trial would need more
+/// than kMaxTrialBytes, or if there is only one candidate.
 template <typename T>
 std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,
@@ -411,14 +414,16 @@ extern template std::optional<BlockingTrial> ProductTrial(
     int64_t, int64_t, int64_t, const Strided<double>&, const Strided<double>&,
     int);
 
-// Matmuls with quantized weights, which are stored in rows of blocks as in their files. A task
-// dequantizes a few thousand numbers at a time into its thread's scratch, and multiplies them.
-// The result is bit-identical to a matmul whose weights are all dequantized first.
+// The functions below read quantized weights, which are stored in rows of blocks as in their files
+// (math/weight_blocks.h). A task of a matmul dequantizes a few thousand numbers at a time into its
+// thread's scratch, and multiplies them. The result is bit-identical to a matmul whose weights are
+// all dequantized first.
 //
 //   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   QuantizedProduct<T>(pool, m, x, w, /*transposed=*/true, y, scratch);
 
-/// Dequantizes numbers [first, first + count) of a row. The range must consist of whole blocks.
+/// Dequantizes numbers [first, first + count) of a row of `w` to `to`. The range must consist of
+/// whole blocks.
 template <typename T>
 void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
                  int64_t count, T* to);

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 #define STOWAGE_CPU_KERNELS_KERNEL_TABLE_H_
 
-// Declares the table of the kernels of one CPU target, and the kernels that replace others in
-// the table of a target with AVX512-BF16. The sources of cpu/kernels are compiled once for each
-// CPU target (cpu/targets.h). A kernel calls only kernels of its own target.
+// Declares the kernel table of one CPU target (KernelTable in cpu/kernel.h), and the kernels that
+// replace others in the table of a target with AVX512-BF16. The sources of cpu/kernels are compiled
+// once for each CPU target (cpu/targets.h). A kernel must call only kernels of its own target, by
+// OwnKernel.
 //
 //   const CpuKernel::BlockFn block = OwnKernel(OpKind::kGeluTanhGrad).block;
 
@@ -15,12 +16,12 @@
 #include "ir/op_kind.h"
 #include "ir/tensor_type.h"
 
-// The symbol name of the table. cpu/BUILD sets it for targets other than the baseline.
+// The symbol name of the table. cpu/cpu_target.bzl sets it for targets other than the lowest.
 #ifndef STOWAGE_CPU_KERNEL_TABLE
 #define STOWAGE_CPU_KERNEL_TABLE stowage_cpu_kernels
 #endif
 
-/// extern "C", because cpu/cpu_target.bzl gives the linker this name.
+/// The table is extern "C" because cpu/cpu_target.bzl passes its name to the linker.
 extern "C" const stowage::cpu::KernelTable STOWAGE_CPU_KERNEL_TABLE;
 
 namespace stowage::cpu {
@@ -32,8 +33,9 @@ inline const CpuKernel& OwnKernel(OpKind op) {
 
 }  // namespace stowage::cpu
 
-// Kernels that multiply pairs of bf16 elements (bf16_gemm.h). Each replaces its op's kernel in
-// the table of a target with AVX512-BF16, and calls the replaced kernel for all other types.
+// Kernels that multiply pairs of bf16 elements (bf16_gemm.h). In the table of a target with
+// AVX512-BF16, each of them replaces the kernel of its op. It calls the replaced kernel for types
+// other than bf16.
 //
 //   constinit const CpuKernel Attention =
 //       Bf16Kernel<kernels::Attention, RunByPairs, WorkspaceByPairs>();
@@ -49,13 +51,15 @@ inline const CpuKernel& OwnKernel(OpKind op) {
 
 namespace stowage::cpu {
 
-/// CpuKernel::supports for kernels of f32, f64 and bf16.
+/// Implements CpuKernel::supports for kernels that accept f32, f64 and bf16 as operand 0.
 inline bool SupportsBf16(const OpArgs& args) {
   const DType dtype = args.type(0).dtype;
   return dtype == DType::kBF16 || IsComputedFloat(dtype);
 }
 
-/// Returns the kernel kOther, with kRun and kWorkspace if operand 0 is bf16.
+/// Returns a kernel that runs by kRun and kWorkspace if operand 0 is bf16, and by the `run` and
+/// `workspace` of kOther otherwise. kOther must have a `workspace`. Its other functions are not
+/// copied.
 template <const CpuKernel& kOther, CpuKernel::RunFn kRun,
           CpuKernel::WorkspaceFn kWorkspace>
 constexpr CpuKernel Bf16Kernel(CpuKernel::SupportsFn supports = SupportsBf16) {

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_CPU_KERNELS_MATMUL_H_
 #define STOWAGE_CPU_KERNELS_MATMUL_H_
 
-// Computes the matmul of a node's first two operands. The remaining operations of the node (its
-// tail) are applied to a few rows of a task at a time while they are in the cache. Work is
-// divided into (matrix, chunk of rows, strip of columns) (see gemm.h). For f16 and bf16, a task
-// converts a strip of b and a few rows of a at a time to f32, and rounds its sums once.
+// Computes the batched matmul of a node's first two operands. The tail of a node is the operations
+// that follow its matmul, such as adding a bias. It is applied to a few rows of a task at a time
+// while they are in the cache. A task (gemm.h) computes a chunk of rows and a strip of columns of
+// one matrix. For f16 and bf16, a task converts a strip of b and a few rows of a at a time to f32,
+// and rounds each sum once.
 //
 //   RunProduct<float>(launch, pool, blocking, launch.outputs[0], NoTail<float>());
 
@@ -68,8 +69,9 @@ Operand<T> MakeOperand(const TensorView& x, bool transposed) {
   return operand;
 }
 
-// Merges batch dimensions of `a` into its rows, beginning with the last. Stops at the first
-// dimension that does not continue the rows, or along which b is not the same matrix.
+// Merges batch dimensions of `a` into its rows, beginning with the last dimension. Stops at a
+// dimension that does not continue the rows of `a` in memory, or along which `b` has more than one
+// matrix. Adjusts `rows` and the batch dimensions of both operands.
 template <typename T>
 void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   int kept = a->batch.rank();
@@ -87,7 +89,7 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
-// The matmuls of a launch: `matrices` matmuls of (rows, depth) by (depth, columns).
+// The matmuls of a launch, after merging: `matrices` matmuls of (rows, depth) by (depth, columns).
 template <typename T>
 struct ProductOf {
   Operand<T> a, b;
@@ -108,7 +110,7 @@ struct ProductOf {
   }
 };
 
-// A matrix of f16 or bf16. Element (i, j) is i * row + j * column elements after the first.
+// A matrix of f16 or bf16. Element (i, j) is i * row + j * column elements after the first element.
 struct HalfMatrix {
   DType dtype;
   const std::byte* data;
@@ -116,8 +118,9 @@ struct HalfMatrix {
   int64_t column;
 };
 
-// Converts m rows and n columns, starting at (i, j), to f32. Writes them to `wide` in memory
-// order.
+// Converts the block of m rows and n columns that starts at (i, j) to f32, and returns it. The
+// block is stored in `wide`, by columns if the columns of `x` are contiguous, and otherwise by
+// rows.
 inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
                                  int64_t m, int64_t n, float* wide) {
   const std::byte* from = x.data + (i * x.row + j * x.column) * SizeOf(x.dtype);
@@ -132,16 +135,17 @@ inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
   return {wide, by_columns ? 1 : length, by_columns ? length : 1};
 }
 
-// Returns the number of f32 elements that HalfTask needs for matmuls with this number of rows
-// and this depth: a packed strip of b, a buffer of the same size for conversion, and the sums.
+// Returns the number of f32 elements in the scratch of HalfTask, for matmuls with this number of
+// rows and this depth. The scratch holds a packed strip of b, a conversion buffer of the same size,
+// and the sums.
 inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
   return 2 * StripElements<float>(depth) +
          std::min(rows, kMaxTaskRows) * kStripColumns<float>;
 }
 
-// Runs a ProductTask for f16 or bf16. `to` is the first element of the task's result, whose
-// rows are `to_row` elements apart. finish(i, sums) is applied to the n sums of row i before
-// they are rounded.
+// Computes the (m, n) elements of one task from `a` and `b`, which are both f16 or both bf16. `to`
+// is the first element of the task's result, whose rows are `to_row` elements apart. Calls
+// finish(i, sums) for the n sums of each row i before they are rounded.
 template <typename FinishRow>
 void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
               const HalfMatrix& b, std::byte* to, int64_t to_row,
@@ -169,7 +173,7 @@ void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
 
 }  // namespace internal
 
-/// The tail of a node that is only a matmul of f32 or f64.
+/// The tail of a node that is only a matmul.
 template <typename T>
 struct NoTail {
   static constexpr bool kTakesRows = false;
@@ -177,15 +181,19 @@ struct NoTail {
   Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
 };
 
-/// Computes the matmul of the first two operands of `launch` into y, divided according to
-/// `blocking`, and applies its tail. `blocking` must be the default for f16 and bf16. Rows are
-/// numbered over all matrices.
+/// Computes the matmul of the first two operands of `launch`, divided according to `blocking`,
+/// applies `tail`, and stores the result in `y`. `blocking` must be the default for f16 and bf16.
+/// The arguments `row` below count the rows of all matrices.
 ///
-/// FinishOf(row, column) returns the terms that are added to the elements starting at that
-/// position. If Tail::kTakesRows is true, For(row, column, n, m) returns a function that is
-/// called with (i, rows) when these rows of a task of m rows and n columns are complete. If
-/// Tail::kTakesSums is true, f16 and bf16 use neither of these functions. Instead,
-/// FinishRow(row, column, n, sums) is called before the sums are rounded.
+/// For f32 and f64, tail.FinishOf(row, column) returns the terms that are added to the elements
+/// from that position on. If Tail::kTakesRows is true, tail.For(row, column, n, m) is called for
+/// each task, where m and n are its numbers of rows and columns. It must return a function f. f(i,
+/// rows) is called when rows [i, i + rows) of the task are complete.
+///
+/// For f16 and bf16, FinishOf is not called. If Tail::kTakesSums is true, tail.FinishRow(row,
+/// column, n, sums) is called for each row of a task before its sums are rounded, and For is not
+/// called either. Otherwise, For is called as for f32, after all rows of the task have been
+/// rounded.
 template <typename T, typename Tail>
 void RunProduct(const Launch& launch, ThreadPool& pool,
                 const Blocking& blocking, const TensorView& y,
@@ -277,8 +285,9 @@ inline Bytes MatMulWorkspace(const OpArgs& args,
   });
 }
 
-/// Returns the trial for the blocking of RunProduct. Returns nullopt for f16 and bf16, if the
-/// launch has more than one matrix after merging, or if ProductTrial returns nullopt.
+/// Returns the trial by which the blocking of RunProduct is chosen. Returns nullopt for f16 and
+/// bf16, if the launch has more than one matrix after batch dimensions are merged into rows, or if
+/// ProductTrial returns nullopt.
 std::optional<BlockingTrial> MatMulTrial(const Launch& launch, int threads);
 
 }  // namespace stowage::cpu

@@ -1,16 +1,16 @@
 #ifndef STOWAGE_CPU_KERNELS_OPTIMIZER_UPDATES_H_
 #define STOWAGE_CPU_KERNELS_OPTIMIZER_UPDATES_H_
 
-// Encodes many numbers in the dynamic 8-bit code of optimizer moments (math/optimizer.h). The
-// bytes are the same as Encode of each number, but the loop has no branches, so compilers
-// vectorize it.
+// Encodes many numbers in a dynamic 8-bit code of optimizer moments (math/optimizer.h). The bytes
+// are equal to the results of Code::Encode, but the loop has no branches, so compilers vectorize
+// it.
 //
-//   EncodeDynamic<math::DynamicCode>(v, count, 1 / scale, codes);
+//   EncodeDynamic<math::DynamicCode>(v, count, math::InverseOf(scale), codes);
 //
-// The code is monotonic, so each code covers an interval of floats. A table indexed by the
-// exponent of the float and the first six bits of its mantissa gives the code at the start of
-// the table's interval. At most two codes end within an interval of the table, so two
-// comparisons find the code.
+// The code is monotonic, so each code covers an interval of floats. A table, indexed by the
+// exponent and the first six mantissa bits of a float, has the code of the smallest float with
+// these bits. At most two codes end among the floats of one table entry, so two comparisons find
+// the code.
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CPU_KERNELS_ROWS_H_
 #define STOWAGE_CPU_KERNELS_ROWS_H_
 
-// Reduces one contiguous row, for kernels along the last axis: sums, maxima, and the loss of a
-// row of logits with its gradient.
+// Provides reductions of one contiguous row, for kernels along the last axis: sums, maxima,
+// log-sum-exp and the gradient of the cross-entropy.
 //
 //   T largest = RowMax(n, x);
 //   T total = RowSum<T>(n, [&](auto at) { return Exp(at.Load(x)); });
@@ -27,8 +27,9 @@ T RowMax(int64_t n, const T* x) {
   return LargestLane(top);
 }
 
-/// Returns the sum of the registers term(place), whose lanes outside the row must be 0. Each 64
-/// registers are summed separately, which keeps the rounding errors of long rows small.
+/// Returns the sum over all lanes of term(place), where `place` runs over the registers of the row
+/// (ForEachVec). The lanes outside the row must be 0. Blocks of 64 registers are summed separately,
+/// which keeps the rounding errors of long rows small.
 template <typename T, typename F>
 T RowSum(int64_t n, F&& term) {
   constexpr int kBlock = 64;
@@ -46,7 +47,8 @@ T RowSum(int64_t n, F&& term) {
   return SumLanes(total + sum);
 }
 
-/// Returns log(sum(exp(x))), computed after subtracting the largest element.
+/// Returns log(sum(exp(x))), computed after subtracting the largest element. Returns NaN if an
+/// element is NaN or +infinity, or if all elements are -infinity.
 template <typename T>
 T LogSumExp(int64_t n, const T* x) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
@@ -57,7 +59,8 @@ T LogSumExp(int64_t n, const T* x) {
   return largest + std::log(total);
 }
 
-/// Computes dx = factor (softmax(x) - onehot(label)). dx may be x.
+/// Computes dx = factor (softmax(x) - onehot(label)) for one row, where `log_sum_exp` is
+/// LogSumExp(n, x). Requires that `label` is in [0, n). `dx` may be equal to `x`.
 template <typename T>
 void LogitsGrad(int64_t n, const T* x, T log_sum_exp, int64_t label, T factor,
                 T* dx) {

@@ -1,12 +1,14 @@
 #ifndef STOWAGE_CPU_KERNELS_STRIDED_H_
 #define STOWAGE_CPU_KERNELS_STRIDED_H_
 
-// Provides loops over strided operands in the row-major order of a shape, copies, and range
-// checks of indices.
+// Provides loops over strided operands, copies between strided operands, and range checks of
+// indices.
 //
-// Dimensions that are contiguous in every operand are merged. Contiguous operands become one
-// run, and a bias that is added to rows becomes runs of a row's length. Elements are numbered
-// in the row-major order of the shape. A range of these numbers is a chunk of work.
+// A loop visits the elements of a shape in row-major order, and a chunk of work is a range of the
+// indices in this order. Adjacent dimensions are merged if the outer one continues the inner one in
+// every operand. The elements are visited in runs, which are ranges along the last merged
+// dimension. Contiguous operands thus become one run, and a bias that is added to rows becomes runs
+// of a row's length.
 //
 //   StridedWalk<2> walk(shape, {&a.strides, &b.strides});
 //   walk.Runs(begin, end, [&](int64_t index, const auto& offsets, int64_t n) {
@@ -55,7 +57,7 @@ class StridedWalk {
     }
   }
 
-  /// Returns the number of axes after merging, which is at least 1.
+  /// Returns the number of dimensions after merging, which is at least 1.
   int rank() const { return rank_; }
   int64_t dim(int axis) const { return dims_[static_cast<size_t>(axis)]; }
   int64_t step(int axis, int operand) const {
@@ -64,7 +66,9 @@ class StridedWalk {
   /// Returns the stride of operand k within a run.
   int64_t inner(int operand) const { return step(rank_ - 1, operand); }
 
-  /// Calls f(index, offsets, count) for each run of the elements [begin, end).
+  /// Calls f(index, offsets, count) for each run of the elements [begin, end), in order. `index` is
+  /// the index of the run's first element, `offsets` has its offset in each operand, and `count` is
+  /// the number of elements in the run.
   template <typename F>
   void Runs(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return;
@@ -118,7 +122,8 @@ class StridedWalk {
   std::array<Offsets, kMaxRank> steps_ = {};
 };
 
-/// Returns whether all indices are in [0, size). Kernels check all indices before they write.
+/// Returns whether all indices are in [0, size). A kernel must call this before it writes any
+/// result.
 template <typename Index>
 bool InRange(const Index* indices, int64_t count, int64_t size) {
   bool good = true;
@@ -148,14 +153,15 @@ bool InRange(const TensorView& indices, int64_t size) {
   return good;
 }
 
-/// Returns `strides` with 0 at `axis`, which visit the first element of each line along `axis`.
+/// Returns `strides` with 0 at `axis`. With these strides, every index along `axis` addresses the
+/// first element of its line.
 inline Strides StepsToLines(Strides strides, int64_t axis) {
   strides[static_cast<int>(axis)] = 0;
   return strides;
 }
 
-/// Copies the elements of `shape`, each of `width` bytes (1, 2, 4 or 8), in parallel, from any
-/// strides to any strides. `from` and `to` must not overlap.
+/// Copies the elements of a tensor of this shape from one layout to another, in parallel. An
+/// element has `width` bytes (1, 2, 4 or 8). `from` and `to` must not overlap.
 void CopyStrided(const Shape& shape, Bytes width, const std::byte* from,
                  const Strides& from_strides, std::byte* to,
                  const Strides& to_strides, ThreadPool& pool);

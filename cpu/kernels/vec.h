@@ -2,14 +2,14 @@
 #define STOWAGE_CPU_KERNELS_VEC_H_
 
 // Provides Vec<T>, a SIMD register with lanes of type T (float or double). It wraps Eigen's
-// packets, which use the widest registers of each instruction set and have vectorized exp, log,
-// tanh, sin and cos.
+// packets, which use the widest registers of each instruction set and have vectorized exp and log,
+// and for float also tanh, sin and cos.
 //
-// Kernels use Vec<T> instead of Eigen's arrays. An assignment of an Eigen array computes the
-// elements up to the first aligned address one by one, with a different exp from the one that
-// it uses for the other elements. Its results therefore depend on a buffer's address. With
-// Vec<T>, element i of a range is computed by the same instructions at any address, even in a
-// partly filled last register.
+// Kernels use Vec<T> instead of Eigen's arrays. An assignment to an Eigen array computes the
+// elements before the first aligned address one by one, and its scalar exp rounds differently from
+// its vectorized exp. The results therefore depend on the address of a buffer. With Vec<T>, all
+// elements are computed by the same instructions, at any address and even in a partly filled last
+// register.
 //
 //   ForEachVec<T>(n, [&](auto at) {
 //     at.Store(y, Exp(at.Load(x)));
@@ -102,8 +102,8 @@ template <typename T>
 Vec<T> MulAdd(Vec<T> a, Vec<T> b, Vec<T> c) {
   return Vec<T>(Eigen::internal::pmadd(a.v, b.v, c.v));
 }
-/// Returns a. Prevents compilers from fusing the operations before and after it, so a is
-/// rounded.
+/// Returns a. Prevents compilers from fusing the operation that computes a with the operation that
+/// uses the result, so a is rounded.
 template <typename T>
 Vec<T> Rounded(Vec<T> a) {
 #if defined(__x86_64__)
@@ -121,7 +121,8 @@ template <typename T>
 Vec<T> Sqrt(Vec<T> a) {
   return Vec<T>(Eigen::internal::psqrt(a.v));
 }
-/// Returns the larger of a and b with one instruction. If one is NaN, returns either of them.
+/// Returns the larger of a and b with one instruction. If one of them is NaN, returns either a or
+/// b.
 template <typename T>
 Vec<T> Larger(Vec<T> a, Vec<T> b) {
   return Vec<T>(Eigen::internal::pmax(a.v, b.v));
@@ -154,7 +155,8 @@ bool AnyNaN(Vec<T> a) {
   return SumLanes(Select(a <= a, Vec<T>::Zero(), Vec<T>(1))) != 0;
 }
 
-/// Transposes a square of kLanes rows of one register, which are `from_row` apart.
+/// Transposes a square of kLanes by kLanes elements. Rows of `from` are `from_row` elements apart,
+/// and rows of `to` are `to_row` elements apart.
 template <typename T>
 void TransposeSquare(const T* from, int64_t from_row, T* to, int64_t to_row) {
   constexpr int kLanes = Vec<T>::kLanes;
@@ -168,7 +170,8 @@ void TransposeSquare(const T* from, int64_t from_row, T* to, int64_t to_row) {
   }
 }
 
-/// Applies `f` to each lane, for functions without a vector form.
+/// Returns a register whose lanes are `f` of the lanes of the operands. Serves functions that have
+/// no vector form.
 template <typename T, typename F>
 Vec<T> EachLane(Vec<T> a, F f) {
   T lanes[Vec<T>::kLanes];
@@ -187,7 +190,7 @@ Vec<T> EachLane(Vec<T> a, Vec<T> b, F f) {
 }
 
 /// Returns e^a, within 3 units in the last place. Results below the smallest normal number are
-/// 0, as e^-inf must be.
+/// replaced by 0, so that e^-infinity is 0.
 inline Vec<float> Exp(Vec<float> a) {
   const Vec<float> lowest = Vec<float>::All(-87.33654f);
   return Select(a < lowest, Vec<float>::Zero(),
@@ -209,9 +212,9 @@ inline Vec<double> Tanh(Vec<double> a) {
   return EachLane(a, [](double x) { return std::tanh(x); });
 }
 
-/// Returns 1 - erf(a). With x = |a|, it is exp(-x^2) times a polynomial in 1 / (1 + 0.4 x) in
-/// f32. This is the form of Abramowitz & Stegun 7.1.26, here of degree 9 and fitted to the
-/// minimum relative error (3e-8) on [0, 10.5]. Beyond this range the result is 0.
+/// Returns 1 - erf(a). In f32, it is computed for x = |a| as exp(-x^2) times a polynomial in 1 / (1
+/// + 0.4 x). The form is from Abramowitz & Stegun 7.1.26. The polynomial has degree 9 and is fitted
+/// to minimize the relative error on [0, 10.5], which is 3e-8. Beyond this range the result is 0.
 inline Vec<float> Erfc(Vec<float> a) {
   using V = Vec<float>;
   const V x = Abs(a);
@@ -232,8 +235,8 @@ inline Vec<float> Erfc(Vec<float> a) {
 inline Vec<double> Erfc(Vec<double> a) {
   return EachLane(a, [](double x) { return std::erfc(x); });
 }
-/// Returns erf(a). On [-1, 1] it is a series of 12 terms with a relative error of 2e-9.
-/// Elsewhere it is computed from Erfc.
+/// Returns erf(a). In f32, it is computed on [-1, 1] by a series of 12 terms with a relative error
+/// of 2e-9, and elsewhere from Erfc.
 inline Vec<float> Erf(Vec<float> a) {
   using V = Vec<float>;
   const V x = Abs(a);
@@ -257,8 +260,8 @@ inline Vec<double> Erf(Vec<double> a) {
   return EachLane(a, [](double x) { return std::erf(x); });
 }
 
-/// Returns log(1 + a). With w = 1 + a, it is a log(w) / (w - 1), in which the rounding error of
-/// w cancels, or a if w rounds to 1 (Goldberg 1991, theorem 4).
+/// Returns log(1 + a). With w = 1 + a, it is computed as a log(w) / (w - 1), in which the rounding
+/// error of w cancels, or as a if w rounds to 1 (Goldberg 1991, theorem 4).
 template <typename T>
 Vec<T> Log1p(Vec<T> a) {
   using V = Vec<T>;
@@ -268,8 +271,8 @@ Vec<T> Log1p(Vec<T> a) {
   return Select(w < V(std::numeric_limits<double>::infinity()), small, w);
 }
 
-/// Returns e^a - 1. With u = e^a, it is (u - 1) a / log(u), in which the rounding error of u
-/// cancels, or a if u rounds to 1 (Kahan).
+/// Returns e^a - 1. With u = e^a, it is computed as (u - 1) a / log(u), in which the rounding error
+/// of u cancels, or as a if u rounds to 1 (Kahan).
 template <typename T>
 Vec<T> Expm1(Vec<T> a) {
   using V = Vec<T>;
@@ -307,8 +310,10 @@ inline Vec<double> Cos(Vec<double> a) {
   return EachLane(a, [](double x) { return std::cos(x); });
 }
 
-/// A whole register of a range of T (WholeVec), or its last, partly filled register
-/// (PartialVec). `rest` of Load is the value of lanes outside the range.
+/// ForEachVec divides a range of elements into registers. A WholeVec is a register that the range
+/// fills, and a PartialVec is its last, partly filled register. `index` is the index of the
+/// register's first element. The parameter `rest` of Load is the value of the lanes outside the
+/// range.
 template <typename T>
 struct WholeVec {
   int64_t index;
@@ -325,7 +330,7 @@ struct PartialVec {
   void Store(T* p, Vec<T> value) const { value.StoreFirst(p + index, count); }
 };
 
-/// Calls f(place) in order for each register that covers n elements. `place` is a WholeVec or a
+/// Calls f(place) for each register of a range of n elements, in order. `place` is a WholeVec or a
 /// PartialVec.
 template <typename T, typename F>
 inline void ForEachVec(int64_t n, F&& f) {
