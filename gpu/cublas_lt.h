@@ -1,14 +1,15 @@
 #ifndef STOWAGE_GPU_CUBLAS_LT_H_
 #define STOWAGE_GPU_CUBLAS_LT_H_
 
-// Computes matmuls with cuBLASLt, which is loaded at run time.
+// Provides CublasLt, which computes matmuls with cuBLASLt. The library is loaded at run time.
 //
-// cublasHandle_t is not used, because it allocates memory on the device. Here the caller provides
-// all workspace. One algorithm is chosen for each shape and reused, so a matmul produces the same
-// bits every time. With a folder, the fastest of the library's proposals is chosen, and later
-// processes read the choice from the folder (gpu/matmul_algorithms.h). Without a folder, the first
-// proposal that runs is chosen. f32 is computed in f32, not in TF32. bf16 and f16 are accumulated
-// in f32. Epilogues are the library's, which lacks some for some shapes and alignments.
+// The API with cublasHandle_t is not used, because it allocates memory on the device. In this API
+// the caller provides all workspaces. An algorithm is chosen once for each shape, layout and
+// alignment, and reused, so a matmul produces the same bits every time. With a folder
+// (KeepAlgorithms), the fastest of the library's proposals is chosen, and later processes read the
+// choice from the folder (gpu/matmul_algorithms.h). Without a folder, the first proposal that runs
+// is chosen. f32 is computed in f32, not in TF32. bf16 and f16 are accumulated in f32. Epilogues
+// are computed by the library, which lacks some of them for some shapes and alignments.
 //
 //   Result<std::unique_ptr<CublasLt>> lt = CublasLt::Load("");
 //   (*lt)->KeepAlgorithms(folder, "NVIDIA H100 80GB HBM3");
@@ -32,8 +33,8 @@ namespace stowage::gpu {
 
 class CublasLt {
  public:
-  /// Loads the library from `given`, or from the paths of PlacesOf if it is empty, and opens it on
-  /// the current device. Returns kDevice if that fails.
+  /// Loads the library from one of the paths of PlacesOf(CublasLtLibrary(...), given)
+  /// (gpu/device_checks.h), and creates a handle on the current device. Returns kDevice on failure.
   static Result<std::unique_ptr<CublasLt>> Load(const std::string& given);
   ~CublasLt();
 
@@ -44,13 +45,13 @@ class CublasLt {
   /// with this name. Propagates errors of MatMulAlgorithms::Open.
   Status KeepAlgorithms(const std::string& folder, std::string_view device);
 
-  /// Chooses an algorithm for the shape, strides and alignment of the call that fits in its
-  /// workspace, and runs it once. Does nothing if the call is already prepared. Returns
-  /// kUnsupported if the library lacks the epilogue, kInvalidArgument if a stored algorithm
-  /// cannot run, and kDevice for other failures. Propagates errors of MatMulAlgorithms::Keep.
+  /// Chooses an algorithm for the shape, layout, epilogue and alignments of the call that fits in
+  /// its workspace, and runs it once. Does nothing if the call is already prepared. Returns
+  /// kUnsupported if the library lacks the epilogue, kInvalidArgument if a stored algorithm cannot
+  /// run, and kDevice for other failures. Propagates errors of MatMulAlgorithms::Keep.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   bool IsPrepared(const MatMulCall& call) const;
-  /// Enqueues the matmul. The call must be prepared.
+  /// Enqueues the matmul. The call must have been prepared.
   Status Run(const MatMulCall& call, cudaStream_t stream);
 
  private:

@@ -14,7 +14,8 @@
 
 namespace stowage::gpu {
 
-/// Returns kDevice with `what` and the CUDA error, unless `error` is cudaSuccess.
+/// Returns kDevice unless `error` is cudaSuccess. The message consists of `what`, the activity that
+/// failed, and the CUDA error.
 inline Status CheckCuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return {};
   cudaGetLastError();  // clears an error that is not sticky
@@ -23,8 +24,8 @@ inline Status CheckCuda(cudaError_t error, std::string_view what) {
                       cudaGetErrorName(error), ")")};
 }
 
-/// Measures the time between two points of a stream with the device's clock, which has a
-/// resolution of about half a microsecond.
+/// Measures the time that the work between two points of a stream takes, with the device's clock.
+/// Its resolution is about half a microsecond.
 ///
 ///   CudaStopwatch stopwatch(stream);
 ///   STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
@@ -50,7 +51,7 @@ class CudaStopwatch {
     STOWAGE_RETURN_IF_ERROR(made_);
     return CheckCuda(cudaEventRecord(begin_, stream_), "recording an event");
   }
-  /// Waits for all work of the stream, and returns the seconds since Begin.
+  /// Waits for all work enqueued on the stream, and returns the seconds since Begin.
   Result<double> End() {
     STOWAGE_RETURN_IF_ERROR(
         CheckCuda(cudaEventRecord(end_, stream_), "recording an event"));

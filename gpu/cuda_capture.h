@@ -1,7 +1,8 @@
 #ifndef STOWAGE_GPU_CUDA_CAPTURE_H_
 #define STOWAGE_GPU_CUDA_CAPTURE_H_
 
-// Captures a CUDA graph from a stream. Branches become conditional nodes (CUDA 12.8).
+// Captures a CUDA graph from a stream. Branches (gpu/device.h) become conditional nodes, which
+// require CUDA 12.8.
 //
 // The capture is split at the beginning and at the end of each branch body. At a branch, the
 // current capture ends, and the conditional node is added after the captured work. Each body is
@@ -34,7 +35,7 @@ namespace stowage::gpu {
 
 /// A graph that can be launched.
 struct CudaGraph {
-  /// The graph that owns the branch selectors, or null if there are no branches.
+  /// The graph that owns the conditional nodes, or null if there are no branches.
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
 
@@ -64,8 +65,8 @@ class CudaCapture {
     size_t body = 0;  // index of the body being captured
   };
 
-  // Ends the capture of the stream. The graph can be extended with GoOn, which resumes the capture
-  // into `graph`, after node `behind` if it is not null.
+  // Cut ends the capture of the stream. GoOn begins a capture into `graph`, after node `behind`, or
+  // at the start if `behind` is null.
   Status Cut();
   Status GoOn(cudaGraph_t graph, const cudaGraphNode_t* behind);
 

@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_CUDA_TENSOR_MAP_H_
 
 // Encodes tensor maps with the CUDA driver (gpu/tensor_map.h). The driver's function is looked up
-// when a device is opened, so the program does not link to the driver library. Drivers before CUDA
-// 12.0 do not provide it.
+// when a device is opened, so the program does not link to the driver library. Drivers for CUDA
+// before 12.0 lack the function.
 //
 //   const TensorMapEncoder encoder = TensorMapEncoder::Find();
 //   if (encoder.is_there()) STOWAGE_ASSIGN_OR_RETURN(map, encoder.Encode(spec));
@@ -19,7 +19,8 @@ class TensorMapEncoder {
   static TensorMapEncoder Find();
 
   bool is_there() const { return function_ != nullptr; }
-  /// Returns kDevice if the driver lacks the function or rejects the array.
+  /// Returns the encoding of `spec`. Returns kDevice if the driver lacks the function or rejects
+  /// the array.
   Result<TensorMap> Encode(const TensorMapSpec& spec) const;
 
  private:

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_DEVICE_H_
 #define STOWAGE_GPU_DEVICE_H_
 
-// Defines the interface of a GPU: memory, streams and events, copies, kernel launches, matmuls and
-// messages between the GPUs of ranks. It also captures such work in a graph once and launches the
-// graph many times. gpu/cuda_device.h implements the interface with CUDA. Tests implement it in
-// host memory and record every call.
+// Defines Device, the interface of a GPU: memory, streams and events, copies, kernel launches,
+// matmuls and messages between the GPUs of ranks. A Device can also capture such work in a graph,
+// which is then launched many times. gpu/cuda_device.h implements the interface with CUDA. Tests
+// implement it in host memory and record every call.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenCudaDevice({}));
 //   STOWAGE_ASSIGN_OR_RETURN(Stream stream, device->CreateStream());
@@ -15,8 +15,8 @@
 //   STOWAGE_RETURN_IF_ERROR(device->LaunchGraph(graph, stream));
 //
 // Work on one stream runs in the order in which it was enqueued. Only events order the work of
-// different streams. A failure on the device may be reported by any later call. Errors are
-// kDevice, and their messages begin with [gpu] and name the request.
+// different streams. A failure on the device may be reported by any later call. Errors are kDevice
+// unless noted. Their messages begin with [gpu] and name the request.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +42,8 @@ struct DeviceGraph {
   void* handle = nullptr;
 };
 
-/// Selects the body of a branch in a graph. Kernels of the graph set it (gpu/step_kernels.h).
+/// A variable in a graph that selects the body of a branch. Kernels of the graph set it
+/// (gpu/step_kernels.h).
 struct GraphChoice {
   uint64_t handle = 0;
 };
@@ -75,7 +76,8 @@ class Device {
   virtual const DeviceTraits& traits() const = 0;
   virtual Result<DeviceMemory> Memory() = 0;
 
-  /// Returns this rank, and the number of ranks whose devices were connected when it was opened.
+  /// rank() returns the rank of this device. ranks() returns the number of ranks whose devices were
+  /// connected when this device was opened.
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
@@ -91,19 +93,19 @@ class Device {
   virtual Result<Event> CreateEvent() = 0;
   virtual void Destroy(Event event) noexcept = 0;
 
-  // The functions from here to Exchange do not allocate memory, unless they fail. An event that
-  // was never recorded counts as complete.
+  // The functions from Record to Exchange allocate no memory unless they fail. An event that was
+  // never recorded counts as complete.
 
   /// Records `event`, which completes when all work enqueued on `stream` so far is done.
   virtual Status Record(Event event, Stream stream) = 0;
   /// Makes work enqueued on `stream` after this call wait until `event` completes.
   virtual Status Await(Stream stream, Event event) = 0;
-  /// Blocks until the event completes, or until all work on the stream is done.
+  /// Block until the event completes, or until all work on the stream is done.
   virtual Status Synchronize(Event event) = 0;
   virtual Status Synchronize(Stream stream) = 0;
 
-  /// Copies between device, pinned and pageable memory. Pageable memory may be reused after
-  /// the stream has been synchronized.
+  /// Enqueues a copy between any of device, pinned and pageable memory. Pageable memory may be
+  /// reused only after the stream has been synchronized.
   virtual Status Copy(void* to, const void* from, Bytes bytes,
                       Stream stream) = 0;
   virtual Status Fill(std::byte* to, uint8_t value, Bytes bytes,
@@ -111,26 +113,30 @@ class Device {
   virtual Status Launch(const KernelCall& call, Stream stream) = 0;
   /// Enqueues a matmul with the algorithm that Prepare chose for the shape of the call.
   virtual Status MatMul(const MatMulCall& call, Stream stream) = 0;
-  /// See Queue::Exchange. If a rank is lost, the stream may never finish.
+  /// Enqueues the messages (Queue::Exchange). If a rank is lost, the work on the stream may never
+  /// complete.
   virtual Status Exchange(std::span<const PeerMessages> messages,
                           Stream stream) = 0;
 
-  /// Returns the encoded description of an array for kernels (gpu/tensor_map.h). Returns an error
-  /// if the device does not support tensor maps (traits()) or rejects this array.
+  /// Returns the encoding of a tensor map, which is passed to kernels (gpu/tensor_map.h). Returns
+  /// an error if the device does not support tensor maps (DeviceTraits::tensor_maps) or rejects
+  /// this one.
   virtual Result<TensorMap> Encode(const TensorMapSpec& spec) = 0;
 
-  /// Loads the kernel and permits the shared memory of the call. Must be called before a capture,
-  /// since loading may allocate memory.
+  /// Loads the kernel and permits it to use the shared memory of the call. Must be called before
+  /// the first Launch of the kernel is captured, since loading may allocate memory.
   virtual Status Prepare(const KernelCall& call) = 0;
-  /// Chooses an algorithm for the shape, strides and alignment of the call that fits in its
-  /// workspace, and runs it once on `stream`. All later matmuls of the shape use this algorithm.
-  /// Must be called before a capture. Returns kUnsupported if the library lacks the epilogue.
+  /// Chooses an algorithm for the shape, strides, epilogue, workspace size and alignments of the
+  /// call, and runs it once on `stream`. Later matmuls for which all of these are equal use this
+  /// algorithm. Must be called before a capture. Returns kUnsupported if the library lacks the
+  /// epilogue. With an autotune cache, also returns kInvalidArgument if a stored algorithm cannot
+  /// run, and propagates errors of AutotuneCache::Keep.
   virtual Status Prepare(const MatMulCall& call, Stream stream) = 0;
-  /// Returns whether a matmul of this shape and epilogue was prepared.
+  /// Returns whether Prepare has chosen the algorithm of this matmul.
   virtual bool IsPrepared(const MatMulCall& call) const = 0;
-  /// Waits for the work that `give` enqueues on the stream, and returns its duration in seconds,
-  /// measured with the device's clock. Must not be called in a capture. Propagates errors of
-  /// `give` and of its work.
+  /// Calls `give`, which must enqueue work on `stream`, waits for the work, and returns its
+  /// duration in seconds, measured with the device's clock. Must not be called in a capture.
+  /// Propagates errors of `give` and of the work.
   virtual Result<double> Time(Stream stream,
                               const std::function<Status()>& give) = 0;
 
@@ -152,17 +158,17 @@ class Device {
   //   device->NextBody(stream);
   //   ...                                      // what follows the branch
   //
-  // Streams that joined the capture must be waited for wherever a branch or one of its bodies
-  // begins or ends. After an error, nothing more may be enqueued, and the graph that EndCapture
-  // returns is incomplete.
+  // Wherever a branch or one of its bodies begins or ends, `stream` must first wait for all other
+  // streams that joined the capture. After an error, nothing more may be enqueued, and EndCapture
+  // returns an error or an incomplete graph.
 
   /// Returns kUnsupported, with the reason, if graphs of this device do not support branches.
   virtual Status HasBranches() const = 0;
-  /// Returns a selector for one branch. Must be called in a capture.
+  /// Returns a variable that selects the body of one branch. Must be called in a capture.
   virtual Result<GraphChoice> NewChoice(Stream stream) = 0;
   /// Begins a branch with `bodies` bodies. Work enqueued on `stream` after this call is body 0.
-  /// When the graph runs, the body whose index is `choice` is executed, or none if the index is
-  /// out of range. Must be called in a capture.
+  /// When the graph runs, the body whose index `choice` holds is executed, or none if there is no
+  /// such body. Must be called in a capture.
   virtual Status BeginBranch(GraphChoice choice, size_t bodies,
                              Stream stream) = 0;
   /// Ends the current body. Work enqueued on `stream` after this call belongs to the next body,

@@ -2,7 +2,8 @@
 #define STOWAGE_GPU_DEVICE_CHECKS_H_
 
 // Checks that a machine satisfies the requirements of the GPU backend, and locates NVIDIA's
-// libraries. Errors are kDevice unless noted. They name the value found and the value required.
+// libraries. Errors are kDevice unless noted. They name the value found, if there is one, and the
+// value required.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckDriver(12040, CUDART_VERSION));
 //
@@ -25,41 +26,45 @@ namespace stowage::gpu {
 inline constexpr int kMinMajor = 8;
 inline constexpr int kMinMinor = 0;
 
-/// Returns "13.0" for CUDA's version number 13000.
+/// Returns the name of a CUDA version number, such as "13.0" for 13000.
 std::string CudaVersionName(int version);
 
-/// Checks that the driver can run this program. `driver` is the CUDA version of the driver, or 0
-/// if there is no driver. `runtime` is the CUDA version that this program is built with.
+/// Checks that the driver can run this program: its major version must not be below the major
+/// version of the runtime. `driver` is the CUDA version of the driver, or 0 if there is no driver.
+/// `runtime` is the CUDA version that this program is built with.
 Status CheckDriver(int driver, int runtime);
 
-/// Returns kUnsupported if graphs cannot contain branches with these versions, as in CheckDriver.
+/// Returns kUnsupported if one of these versions is below CUDA 12.8, which introduced branches in
+/// graphs. The arguments are as in CheckDriver.
 Status CheckBranches(int driver, int runtime);
 
-/// Checks that `ordinal` is in [0, count).
+/// Checks that the device ordinal is in [0, count), where `count` is the number of visible devices.
 Status CheckDeviceNumber(int ordinal, int count);
 
 Status CheckArchitecture(std::string_view name, int major, int minor);
 
-/// Checks that f32 matmuls are computed in f32. `value` is the environment variable
-/// NVIDIA_TF32_OVERRIDE, or null if it is not set. If it is 1, NVIDIA's libraries round operands
-/// to 10 mantissa bits, whatever a program requests.
+/// Checks that f32 matmuls are computed in f32. `value` is the value of the environment variable
+/// NVIDIA_TF32_OVERRIDE, or null if the variable is not set. Returns an error if it is "1", because
+/// NVIDIA's libraries then round f32 operands to 10 mantissa bits, whatever a program requests.
 Status CheckFullFloats(const char* value);
 
-/// Checks the major version of cuBLASLt. `version` is the library's number, such as 130100, and
-/// `path` is the path that it was loaded from.
+/// Checks that the major version of cuBLASLt is `needed_major`. `version` is the library's version
+/// number, such as 130100, and `path` is the path from which the library was loaded.
 Status CheckMatMulLibrary(int version, int needed_major, std::string_view path);
 
-/// The shared memory per block that a kernel may use without requesting more. It is the sum of the
-/// bytes that its code declares (`fixed`) and the bytes that a launch adds (`dynamic`).
+/// The most shared memory per block that a kernel may use without requesting more. The memory that
+/// a kernel uses is the sum of the bytes that its code declares (`fixed` in MustAskForShared) and
+/// the bytes that a launch adds (`dynamic`).
 inline constexpr size_t kSharedBytesOfAll = 48 << 10;
 
-/// Returns whether `kernel` must request its shared memory per block. Returns an error if it needs
-/// more than `most` bytes, the limit of the device called `name`.
+/// Returns whether the kernel called `kernel` must request its shared memory, because it uses more
+/// than kSharedBytesOfAll. Returns an error if it uses more than `most` bytes, which is the limit
+/// of the device called `name`.
 Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
                               size_t dynamic, size_t most,
                               std::string_view name);
 
-/// Returns the error for a device called `name` that cannot allocate `needed` bytes.
+/// Returns the error for a device called `name` that cannot allocate an arena of `needed` bytes.
 Error OutOfMemory(std::string_view name, Bytes needed,
                   const DeviceMemory& memory);
 
@@ -73,15 +78,16 @@ struct NvidiaLibrary {
   std::vector<std::string> wheels = {};
 };
 
-/// Returns the paths to search, in order. If `given` (a file or a folder) is not empty, only it is
-/// searched. Otherwise, if the library's environment variable is set, only its value is searched.
-/// Otherwise, the loader's default path comes first, then CUDA toolkits, including Conda's, and
-/// then NVIDIA's wheels in Python environments.
+/// Returns the paths at which the library is searched, in order. If `given`, a file or a folder, is
+/// not empty, it is the only one. Otherwise, if the library's environment variable is set, its
+/// value is the only one. Otherwise, the loader's default path comes first, then CUDA toolkits,
+/// including Conda's, and then NVIDIA's wheels in Python environments.
 std::vector<std::string> PlacesOf(const NvidiaLibrary& library,
                                   const std::string& given);
 
-/// Describes cuBLASLt of version `major` and NCCL for CUDA version `cuda`. The Open functions load
-/// the library from the first path that exists, and propagate errors of OpenSharedLibrary.
+/// CublasLtLibrary describes cuBLASLt of major version `major`. NcclLibrary describes NCCL for
+/// major version `cuda` of CUDA. OpenCublasLt and OpenNccl open these libraries at the first path
+/// of PlacesOf that loads, and propagate errors of OpenSharedLibrary.
 NvidiaLibrary CublasLtLibrary(int major);
 Result<SharedLibrary> OpenCublasLt(int major, const std::string& given);
 NvidiaLibrary NcclLibrary(int cuda);

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_ENQUEUE_H_
 #define STOWAGE_GPU_ENQUEUE_H_
 
-// Enqueues the launches of a program on the streams of a device.
+// Enqueues the launches of a program (runtime/kernel.h) on the streams of a device.
 //
 //   DeviceQueue queue(device, stream, fault_word, DeviceQueue::Mode::kRun);
 //   EnqueueLaunches(program.launches(), queue);
@@ -28,7 +28,7 @@ class DeviceQueue final : public Queue {
  public:
   enum class Mode {
     kRun,      // enqueues the work on the stream
-    kPrepare,  // prepares the device for the work, before a capture
+    kPrepare,  // only prepares the device for the work (Device::Prepare)
   };
   /// `fault_word` is the device address where kernels report faults.
   DeviceQueue(Device& device, Stream stream, uint32_t* fault_word, Mode mode)
@@ -52,22 +52,23 @@ class DeviceQueue final : public Queue {
       const stowage::Launch&, AttentionAlgorithms)>;
   void set_attention(AttentionChoice choice) { attention_ = std::move(choice); }
 
-  /// Sets the host memory to which branches write the index of the chosen body, by its address on
-  /// the device and on the host. `capture` is the step that is being captured. If it is null, a
-  /// chosen body is enqueued immediately.
+  /// Sets the word of host memory to which branches write the index of the chosen body. `on_device`
+  /// and `on_host` are its addresses on the device and on the host. `capture` is the step that is
+  /// being captured. If it is null, no step is captured, and Branch waits for the index and
+  /// enqueues only the chosen body.
   void set_choice(uint32_t* on_device, const uint32_t* on_host,
                   StepGraphs* capture = nullptr) {
     chosen_on_device_ = on_device;
     chosen_ = on_host;
     capture_ = capture;
   }
-  /// Enqueues a branch with `bodies` bodies. The scalar `index` selects the body, and `give(i)`
-  /// enqueues body `i`.
+  /// Enqueues a branch with `bodies` bodies. The scalar `index`, which is i32, i64 or bool, selects
+  /// the body. `give(i)` must enqueue body `i`.
   void Branch(const TensorView& index, size_t bodies,
               const std::function<void(size_t)>& give);
-  /// Enqueues the work of `give`. If branches are in the graph, the work runs only if the step has
-  /// had no fault so far. If the host takes branches, an invalid choice ends the step earlier, so
-  /// there is no such test.
+  /// Calls `give`, which must enqueue work. If branches are in the graph, the work runs only if the
+  /// step has had no fault so far. If the host takes branches, the work always runs, since an
+  /// invalid choice has already ended the step.
   void UnlessFault(const std::function<void()>& give);
   /// Returns whether a branch in the graph was enqueued earlier.
   bool goes_on_behind_branches() const { return goes_on_; }
@@ -78,9 +79,10 @@ class DeviceQueue final : public Queue {
   /// Sets the index of the launch that the following work belongs to.
   void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
 
-  /// Stores `status` and the current launch, if it is the first error.
+  /// If `status` is the first error, stores it with the index of the current launch. Nothing is
+  /// enqueued after an error.
   void Note(const Status& status);
-  /// Returns the first error, without its node.
+  /// Returns the first error, without the node that caused it.
   const Status& status() const { return status_; }
   /// Returns the first error, with the node that caused it.
   Status Finish(const Program& program) const;
@@ -90,7 +92,7 @@ class DeviceQueue final : public Queue {
     return capture_ != nullptr &&
            capture_->branches() == StepGraphs::Branches::kInGraph;
   }
-  // Enqueues a branch in the graph. `choose` enqueues the work that sets the selector.
+  // Enqueues a branch in the graph. `choose` must enqueue the work that sets the choice.
   void BranchInGraph(const std::function<void(GraphChoice)>& choose,
                      size_t bodies, const std::function<void(size_t)>& give);
 
@@ -108,8 +110,8 @@ class DeviceQueue final : public Queue {
   uint32_t failed_ = 0;
 };
 
-/// Enqueues one launch. For a loop, enqueues all launches of its body in order for each iteration,
-/// with the addresses of that iteration. For a cond, enqueues a branch to its bodies.
+/// Enqueues one launch. For a loop, enqueues the launches of its body for each iteration, with the
+/// addresses of that iteration. For a cond, enqueues a branch with its bodies.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
 /// Returns whether the launches or their bodies contain a branch.
@@ -120,8 +122,9 @@ struct SideStreams {
   SideStream copies;     // copies between arena and host
   SideStream exchanges;  // collectives between ranks
 
-  /// Returns the number of launches that run on each stream. A launch in a loop body counts once,
-  /// since all launches of an iteration complete before the next iteration begins.
+  /// CountCopies and CountExchanges return the number of launches that run on `copies` and on
+  /// `exchanges`. A launch in the body of a loop counts once, since all launches of an iteration
+  /// complete before the next iteration begins.
   static size_t CountCopies(std::span<const Launch> launches);
   static size_t CountExchanges(std::span<const Launch> launches);
 
@@ -132,10 +135,11 @@ struct SideStreams {
 };
 
 /// Enqueues all launches in order. Consecutive launches of an op with `enqueue_many` are enqueued
-/// in one call. If `beside` is not null, its streams run copies between arena and host, and
-/// collectives, including the ones in bodies. Launches that depend on them wait for them, and the
-/// end of a body waits for all of its iteration. After branches in the graph, a step with a fault
-/// does not write values that outlive the step.
+/// in one call. If `beside` is not null, its streams run the copies between arena and host, and the
+/// collectives. This includes copies in bodies, and collectives in bodies that also contain copies.
+/// Launches that depend on them wait for them, and the end of a body waits for all of its launches.
+/// After branches in the graph, launches that update values that outlive the step do nothing in a
+/// step with a fault (FaultSlot in gpu/queue.h), except collectives.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);
 

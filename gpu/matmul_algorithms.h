@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_MATMUL_ALGORITHMS_H_
 #define STOWAGE_GPU_MATMUL_ALGORITHMS_H_
 
-// Caches the autotuned algorithms of the matmul library in a file, for one device and one version
-// of the library (runtime/autotune_cache.h).
+// Caches the autotuned algorithms of the matmul library (gpu/cublas_lt.h) in a file, for one device
+// model and one version of the library (runtime/autotune_cache.h).
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       MatMulAlgorithms algorithms,
@@ -33,14 +33,16 @@ using MatMulAlgorithm = std::array<uint64_t, 8>;
 
 class MatMulAlgorithms {
  public:
-  /// Opens the cache in `folder`, which need not exist. Propagates errors of AutotuneCache::Open.
+  /// Opens the cache in `folder`, which need not exist, for the device and the library with these
+  /// names. Propagates errors of AutotuneCache::Open.
   static Result<MatMulAlgorithms> Open(const std::string& folder,
                                        std::string_view device,
                                        std::string_view library);
 
   std::optional<MatMulAlgorithm> Find(const MatMulKey& key) const;
 
-  /// Stores an algorithm, and returns the algorithm to use. See AutotuneCache::Keep.
+  /// Stores an algorithm, and returns the algorithm that must be used: `algorithm`, or the
+  /// algorithm that another process has stored before. Propagates errors of AutotuneCache::Keep.
   Result<MatMulAlgorithm> Keep(const MatMulKey& key,
                                const MatMulAlgorithm& algorithm);
 

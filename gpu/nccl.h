@@ -1,12 +1,12 @@
 #ifndef STOWAGE_GPU_NCCL_H_
 #define STOWAGE_GPU_NCCL_H_
 
-// Sends messages between the GPUs of several ranks with NCCL. The library is loaded when a program
-// runs on several ranks.
+// Sends messages between the GPUs of several ranks with NCCL. The library is loaded only when the
+// ranks connect (Join).
 //
-// Only NCCL's sends and receives are used. Its reductions have no fixed order, unlike the
-// reductions of gpu/kernels/collectives.cu.cc. The ranks connect through existing collectives, such
-// as MPI (cluster/team.h).
+// Only NCCL's sends and receives are used. The order of additions in NCCL's reductions is not
+// fixed, unlike in the reductions of gpu/kernels/collectives.cu.cc. The ranks connect through
+// collectives on the host, such as MPI (cluster/team.h).
 //
 //   Result<std::unique_ptr<Nccl>> nccl = Nccl::Join(collectives, /*cuda=*/13);
 //   (*nccl)->Exchange(messages, stream);
@@ -23,10 +23,11 @@ namespace stowage::gpu {
 
 class Nccl {
  public:
-  /// Opens NCCL (PlacesOf) on the current device. All ranks of `collectives` must call this, and
-  /// each call waits for the others. Returns kRankLost if a rank was lost. Returns kDevice at every
-  /// rank if one has no NCCL or a different version, and kDevice for NCCL's own errors, for example
-  /// if two ranks use one GPU.
+  /// Loads NCCL for major version `cuda` of CUDA (OpenNccl in gpu/device_checks.h), and connects
+  /// the current devices of all ranks of `collectives`. All ranks must call this, and each call
+  /// waits for the others. Returns kRankLost if another rank was lost. If a rank has no NCCL or
+  /// another version of it, all ranks return kDevice. Also returns kDevice for errors of NCCL, for
+  /// example if two ranks use one GPU.
   static Result<std::unique_ptr<Nccl>> Join(Collectives& collectives, int cuda);
   ~Nccl();
   Nccl(const Nccl&) = delete;

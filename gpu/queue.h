@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_QUEUE_H_
 #define STOWAGE_GPU_QUEUE_H_
 
-// Declares the queue to which the host code of a kernel adds work for a device: kernel launches,
-// matmuls, fills, copies, and messages between the devices of ranks, in order. A queue is filled
-// once, when a program is bound, and its contents are replayed at every step. The calls here must
-// therefore not depend on the contents of the arena.
+// Declares Queue, to which the host code of a kernel adds work for a device: kernel launches,
+// matmuls, fills, copies, and messages between the devices of ranks. The work runs in order. It is
+// added once, when a program is bound, and repeated at every step. The calls must therefore not
+// depend on the contents of the arena.
 //
 //   struct ScaleParams { float* x; int64_t n; float factor; };
 //   STOWAGE_KERNEL(256) Scale(STOWAGE_PARAMS(ScaleParams) p) { ... }
@@ -12,8 +12,9 @@
 //   LaunchKernel(queue, "scale", Scale, ScaleParams{x, n, 2.0f},
 //                {.x = BlocksFor(n, 256)}, 256);
 //
-// A kernel has one parameter, a struct passed by value. It must be trivially copyable and at most
-// kMaxParamBytes, so that a queue can store it and an emulated device can pass it.
+// A kernel has one parameter, a struct passed by value. The struct must be trivially copyable and
+// must have at most kMaxParamBytes, so that a queue can store it and an emulated device can pass
+// it.
 
 #include <bit>
 #include <cstddef>
@@ -56,9 +57,9 @@ struct KernelCall {
   uint32_t dynamic_shared = 0;  // bytes per block
 };
 
-/// A matrix in memory. Its rows are contiguous, and `stride` elements apart. If `transposed`, the
-/// matmul uses the transpose. The matrices of a batch are `batch_stride` elements apart. If it is
-/// 0, all share one matrix.
+/// A batch of matrices in memory. The rows of a matrix are contiguous, and `stride` elements apart.
+/// If `transposed` is true, the matmul reads the transposes. The matrices are `batch_stride`
+/// elements apart. If `batch_stride` is 0, all matmuls of the batch read one matrix.
 struct MatrixOperand {
   const std::byte* data = nullptr;
   int64_t stride = 0;
@@ -66,16 +67,19 @@ struct MatrixOperand {
   bool transposed = false;
 };
 
-/// Operations on the sums of a matmul, in this order, before rounding, and sums of its operands.
-/// Null members are absent. Elements have the type of the matmul.
+/// Operations on the sums of a matmul before they are rounded, and sums of the matmul's operands.
+/// The bias and the addend are added, in an order that depends on the library, before the
+/// multiplication by the derivative of gelu_tanh. Null members are absent. Elements have the type
+/// of the matmul.
 struct MatMulEpilogue {
   const std::byte* bias = nullptr;    // n elements, added to every row
   const std::byte* addend = nullptr;  // a matrix with the layout of c
-  /// A matrix with the layout of c. The sums are multiplied by the derivative of gelu_tanh at its
-  /// elements.
+  /// A matrix with the layout of c. Each sum is multiplied by the derivative of gelu_tanh at the
+  /// element of this matrix that has the sum's position.
   const std::byte* gelu_x = nullptr;
-  /// Results: the sums over k of the operands as the matmul reads them. `a_sums` has m elements,
-  /// one per row of a. `b_sums` has n elements, one per column of b.
+  /// These members are results: the sums over k of the operands as the matmul reads them. `a_sums`
+  /// has m elements, one per row of a. `b_sums` has n elements, one per column of b. They must be
+  /// null if `batch` is not 1.
   std::byte* a_sums = nullptr;
   std::byte* b_sums = nullptr;
 
@@ -86,8 +90,9 @@ struct MatMulEpilogue {
   }
 };
 
-/// Computes `c = a b` or `c += a b`, `batch` times, with a (m, k), b (k, n) and c (m, n). f16 and
-/// bf16 are accumulated in f32 and rounded once, after the epilogue.
+/// Computes c = a b, or c += a b if `accumulate` is true, with a (m, k), b (k, n) and c (m, n), for
+/// each of `batch` matrices. f16 and bf16 are accumulated in f32 and rounded once, after the
+/// epilogue.
 struct MatMulCall {
   DType dtype = DType::kF32;  // element type of a, b and c: f32, f16 or bf16
   int64_t m = 0, n = 0, k = 0;
@@ -102,28 +107,30 @@ struct MatMulCall {
   Bytes workspace_bytes = 0;
 };
 
-/// The messages to and from the device of one other rank, in bytes of device memory. An empty span
-/// means no message. Both ends of a message must agree on its size.
+/// The messages to and from the device of one other rank. Both are in device memory. An empty span
+/// means no message. The sender and the receiver must agree on the size of a message.
 struct PeerMessages {
   int peer = 0;  // the other rank
   std::span<const std::byte> sent = {};
   std::span<std::byte> received = {};
 };
 
-/// The value of a fault word as long as all indices of a step were in range.
+/// The value of a fault word if no index of the step has been out of range so far.
 inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
 
-/// The word to which a kernel reports that an index is out of range (ReportFault in gpu/simt.h).
-/// It holds the smallest index of a launch with a fault. Once it is set, a step no longer writes
-/// values that outlive the step.
+/// The word to which the kernels of launch `launch` report that an index is out of range
+/// (ReportFault in gpu/simt.h). The word holds the smallest index of a launch that has reported a
+/// fault. If it is set, the updates of optimizers write nothing. Other launches still run, and may
+/// update values that outlive the step, such as running statistics, unless branches in the graph
+/// precede them (EnqueueLaunches in gpu/enqueue.h).
 struct FaultSlot {
   uint32_t* word = nullptr;
   uint32_t launch = 0;
 };
 
-/// The tensor-core algorithms of 16-bit attention and its gradient. They round in the same way but
-/// may add in different orders. An algorithm is therefore chosen once per launch and reused
-/// (gpu/attention_autotuner.h). Among equally fast algorithms the first is chosen.
+/// The tensor-core algorithms of 16-bit attention and its gradient. They round at the same points
+/// of the computation but may add in different orders. An algorithm is therefore chosen once per
+/// launch and reused (gpu/attention_autotuner.h).
 ///
 /// To add an algorithm, add a name here, a row to the table in attention_autotuner.cc, and its
 /// functions to the tables in gpu/kernels/attention.cu.cc.
@@ -153,7 +160,8 @@ class AttentionAlgorithms {
   }
   constexpr bool empty() const { return bits_ == 0; }
   constexpr int size() const { return std::popcount(bits_); }
-  /// Returns the first algorithm of the set, which must not be empty.
+  /// Returns the first algorithm of the set, in the order of AttentionAlgorithm. The set must not
+  /// be empty.
   constexpr AttentionAlgorithm first() const {
     return static_cast<AttentionAlgorithm>(std::countr_zero(bits_));
   }
@@ -183,25 +191,26 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  // Errors are stored. The first one is returned when the program is bound.
+  // Errors of these functions are stored. The first one is returned when the program is bound.
   virtual void Launch(const KernelCall& call) = 0;
   virtual void MatMul(const MatMulCall& call) = 0;
   /// Returns whether MatMul supports the epilogue of the call. An addend without other operations
-  /// is always supported. A kernel must call this before every matmul with other operations, and
-  /// must make the same calls each time it is enqueued.
+  /// is always supported. The host code of a kernel must call Takes before every MatMul with other
+  /// operations, and must make the same calls each time it runs.
   virtual bool Takes(const MatMulCall& call) {
     return !call.epilogue.beyond_addend();
   }
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 
-  /// Returns the algorithm for a launch of attention. The result is always the same for one launch.
-  /// `algorithms` must not be empty, and all of them must support the launch.
+  /// Returns the algorithm for a launch of attention, which is one of `algorithms`. Returns the
+  /// same algorithm each time the launch is enqueued. `algorithms` must not be empty, and all of
+  /// them must support the launch.
   virtual AttentionAlgorithm ChooseAttention(const stowage::Launch&,
                                              AttentionAlgorithms algorithms) {
     return algorithms.first();
   }
-  /// Returns the encoded description of an array for bulk copies (gpu/warpgroup.h). The result is
+  /// Returns the encoding of a tensor map for bulk copies (gpu/warpgroup.h). The result is
   /// unspecified after an error, since no work is then launched. Requires a device with tensor
   /// maps.
   virtual TensorMap Encode(const TensorMapSpec&) {
@@ -211,8 +220,9 @@ class Queue {
 
   /// Returns the rank of the device.
   virtual int rank() const { return 0; }
-  /// Sends and receives all messages concurrently. There must be at most one entry per other rank,
-  /// and all ranks must make these calls in the same order. A single rank has no messages.
+  /// Sends and receives all messages concurrently. `messages` must have at most one entry for each
+  /// other rank, and all ranks must make these calls in the same order. With a single rank,
+  /// `messages` must be empty.
   virtual void Exchange(std::span<const PeerMessages> messages) {
     STOWAGE_CHECK(messages.empty());
   }
@@ -223,13 +233,15 @@ class Queue {
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Returns the number of blocks of `threads` threads for `n` items, at least 1.
+/// Returns the number of blocks that have at least `n` threads in total, with `threads` threads
+/// each. Returns at least 1.
 constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
   const int64_t blocks = CeilDiv(n, threads);
   return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);
 }
 
-/// Enqueues a launch of `kernel`.
+/// Enqueues a launch of `kernel` with `params`. `threads` and `dynamic_shared` are per block.
+/// `name` must be a string literal.
 template <typename Params>
 void LaunchKernel(Queue& queue, const char* name, void (*kernel)(Params),
                   const std::type_identity_t<Params>& params, Grid grid,

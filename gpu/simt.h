@@ -1,10 +1,10 @@
 #ifndef STOWAGE_GPU_SIMT_H_
 #define STOWAGE_GPU_SIMT_H_
 
-// Declares the device functions and macros for writing kernels: threads, warps, shared memory,
-// barriers, 16-byte loads and tensor-core matmuls. nvcc compiles them to CUDA. Any C++ compiler
-// compiles them to calls of an emulator that runs one fiber per thread (gpu/emulator/), so that
-// the same source is tested without a GPU. A kernel must not use other CUDA functions.
+// Declares the device functions and macros with which kernels are written: threads, warps, shared
+// memory, barriers, 16-byte loads and tensor-core matmuls. With nvcc, they are CUDA. With other C++
+// compilers, they call an emulator that runs one fiber per thread (gpu/emulator/), so that the
+// source of a kernel is tested without a GPU. A kernel must not use other CUDA functions.
 //
 //   struct SumParams { const float* x; float* y; int64_t n; };
 //
@@ -45,7 +45,8 @@ struct F16 {
   uint16_t bits;
 };
 
-/// 16 bytes of T, loaded or stored with one instruction. T must have 1, 2, 4 or 8 bytes.
+/// The elements of T in 16 bytes, which are loaded or stored with one instruction. T must have 1,
+/// 2, 4 or 8 bytes.
 template <typename T>
 inline constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 template <typename T>
@@ -84,14 +85,15 @@ struct alignas(16) Pack {
 //                                 T must have 4 or 8 bytes.
 //   uint32_t Ballot(bool)
 //   int32_t/uint32_t AtomicAdd(T*, T), AtomicOr(T*, T)
-//                                 Updates a global or shared integer, and returns the old value.
+//                                 Update an integer in global or shared memory, and return the old
+//                                 value.
 //   void SystemFence()            See __threadfence_system.
 //
 //   Pack<T> LoadPack(const T*), void StorePack(T*, const Pack<T>&)
 //                                 The address must be a multiple of 16 bytes.
 //   Pack<T> LoadPackOnce(const T*), void StorePackOnce(T*, const Pack<T>&)
-//                                 Same, for data that is used once. It does not evict other data
-//                                 from the caches.
+//                                 The same for data that is used only once. The caches evict this
+//                                 data before other data.
 //
 //   float ToFloat(T x); T FromFloat<T>(float x)     T: float, BF16, F16
 //                                 FromFloat rounds to nearest, ties to even.
@@ -110,7 +112,7 @@ struct alignas(16) Pack {
 // Asynchronous copies from global to shared memory, 16 bytes each:
 //
 //   void CopyAsyncZero16(void* shared, const void* global, bool valid)
-//                                 If not valid, writes zeros and does not read global.
+//                                 If `valid` is false, writes zeros and does not read `global`.
 //   void CopyAsyncCommit()        Ends a group.
 //   void CopyAsyncWait<n>()       Waits until at most n groups are in flight. A SyncThreads must
 //                                 follow to make the copies visible to the block.
@@ -124,6 +126,6 @@ struct alignas(16) Pack {
 //                                 occupy registers between iterations.
 //
 //   void ReportFault(const FaultSlot& slot)
-//                                 Reports that an index is out of range.
+//                                 Reports that an index is out of range (FaultSlot).
 
 #endif  // STOWAGE_GPU_SIMT_H_

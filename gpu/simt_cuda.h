@@ -1,9 +1,8 @@
 #ifndef STOWAGE_GPU_SIMT_CUDA_H_
 #define STOWAGE_GPU_SIMT_CUDA_H_
 
-// Defines the device functions of gpu/simt.h in CUDA. Only this file and gpu/warpgroup_cuda.h
-// contain inline PTX.
-// IWYU pragma: private, include "gpu/simt.h"
+// Defines the device functions of gpu/simt.h in CUDA. Of the sources of kernels, only this file and
+// gpu/warpgroup_cuda.h contain inline PTX. IWYU pragma: private, include "gpu/simt.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

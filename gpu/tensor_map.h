@@ -1,11 +1,11 @@
 #ifndef STOWAGE_GPU_TENSOR_MAP_H_
 #define STOWAGE_GPU_TENSOR_MAP_H_
 
-// Declares tensor maps, which describe an array in global memory to the tensor memory accelerator
-// (TMA). A tensor map contains the address, sizes and strides of the array, and the box that one
-// copy transfers to shared memory. The host describes the array, and the driver encodes the
-// description in 128 bytes that only the device reads. A kernel receives the encoding among its
-// params.
+// Declares tensor maps, which describe arrays in global memory to the tensor memory accelerator
+// (TMA). A tensor map contains the address, sizes and strides of an array, and the sizes of the
+// box, which is the range of elements that one copy transfers to shared memory. The host describes
+// the array in a TensorMapSpec. The driver encodes it as a TensorMap, in 128 bytes whose format is
+// not public. A kernel receives the TensorMap in its params.
 //
 //   // Rows of 64 16-bit elements, 4,096 bytes apart. A copy transfers 128 rows.
 //   const TensorMapSpec spec = {.data = q,
@@ -16,7 +16,7 @@
 //                               .box = {64, 128},
 //                               .swizzle = 128};
 //
-// Elements of a box outside the array are copied as zeros.
+// Elements of a box that are outside the array are copied as zeros.
 
 #include <array>
 #include <cstddef>
@@ -26,11 +26,12 @@ namespace stowage::gpu {
 
 inline constexpr size_t kMaxTensorMapDims = 5;
 
-/// An array and a box of it. The innermost dimension comes first. Entries from index `rank` on are
-/// 0. The PTX ISA imposes these limits: `data` is aligned to 16 bytes. Sizes are in [1, 2^32].
-/// `steps[0]` is `element_bytes`, and further steps are multiples of 16 below 2^40, in any order.
-/// Sides of the box are in [1, 256]. `box[0] * element_bytes` is a multiple of 16, and at most
-/// `swizzle` unless `swizzle` is 0.
+/// An array, and the sizes of a box. The innermost dimension comes first. Entries from index `rank`
+/// on must be
+/// 0. The PTX ISA requires the following. `data` must be aligned to 16 bytes. Sizes must be in [1,
+/// 2^32]. `steps[0]` must be `element_bytes`, and further steps must be multiples of 16 below 2^40,
+/// in any order. Sides of the box must be in [1, 256]. `box[0] * element_bytes` must be a multiple
+/// of 16, and at most `swizzle` unless `swizzle` is 0.
 struct TensorMapSpec {
   const void* data = nullptr;
   int element_bytes = 0;                              // must be 2
@@ -38,8 +39,8 @@ struct TensorMapSpec {
   std::array<int64_t, kMaxTensorMapDims> sizes = {};  // elements
   std::array<int64_t, kMaxTensorMapDims> steps = {};  // bytes
   std::array<int, kMaxTensorMapDims> box = {};        // elements
-  /// The swizzle of the box in shared memory: 32, 64 or 128 bytes, within which 16-byte chunks are
-  /// permuted. 0 means no permutation.
+  /// The swizzle of the box in shared memory, which permutes 16-byte chunks within each range of
+  /// this number of bytes: 32, 64 or 128. 0 means no permutation.
   int swizzle = 0;
 
   bool operator==(const TensorMapSpec&) const = default;

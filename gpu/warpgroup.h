@@ -1,15 +1,15 @@
 #ifndef STOWAGE_GPU_WARPGROUP_H_
 #define STOWAGE_GPU_WARPGROUP_H_
 
-// Declares the device functions of compute capability 9.0, in addition to gpu/simt.h. The four
-// warps of a warpgroup multiply tiles in shared memory (wgmma of the PTX ISA). The tensor memory
-// accelerator copies boxes of an array to shared memory (cp.async.bulk.tensor). Other devices lack
-// these instructions, so a file that includes this header is compiled for that capability only
-// (:hopper_kernels in gpu/BUILD).
+// Declares device functions that require compute capability 9.0, in addition to the functions of
+// gpu/simt.h. The four warps of a warpgroup multiply tiles in shared memory (wgmma of the PTX ISA).
+// The tensor memory accelerator copies boxes of an array to shared memory (cp.async.bulk.tensor).
+// Other devices lack these instructions, so a file that includes this header is compiled for that
+// capability only (:hopper_kernels in gpu/BUILD).
 //
 // Matmuls:
 //
-//   // s (64, 32) = a b^T, of two tiles with 64 elements per row.
+//   // s (64, 32) = a b^T, where a and b are tiles with 64 elements per row.
 //   float s[4][4];
 //   WarpgroupFence(s);
 //   for (int k = 0; k < 4; ++k) {
@@ -19,18 +19,21 @@
 //   ...                     // other work, which must not use s
 //   WarpgroupWait<0>(s);    // s may be used after this
 //
-// A matmul is asynchronous from its call until the wait for its group. In between, its registers
-// must not be used, and its tiles must not be written.
+// A matmul runs asynchronously from its call until the wait for its group. In between, its
+// registers must not be used, and its tiles must not be written.
 //
-// A panel is a sequence of rows of kRowBytes, 64 or 128. Its 16-byte chunks are permuted by
-// Swizzled (gpu/kernels/fragments.h), which is the swizzle of the ISA for kRowBytes. It begins at a
-// multiple of 8 rows. A tile is one panel. If rows are longer than 128 bytes, a tile consists of
-// several panels of equal size.
+// A tile is a matrix in shared memory, which consists of panels. The rows of a panel have kRowBytes
+// bytes, which is 64 or 128. The 16-byte chunks of a panel are permuted by Swizzled
+// (gpu/kernels/fragments.h), which is the swizzle of the ISA for kRowBytes. The offset of a panel
+// is a multiple of the size of 8 rows. If the rows of a tile have at most 128 bytes, the tile is
+// one panel. Otherwise, it consists of several panels of equal size, each of which holds a range of
+// columns.
 //
-// Bulk copies: one thread starts the copy of a box. The device performs the copy, writes zeros
-// for elements outside the array, and permutes the chunks. A thread that reads the bytes must wait
-// for a barrier in shared memory. In each phase of a barrier, one thread announces the number of
-// bytes, and the phase ends when they have arrived.
+// Bulk copies: one thread starts the copy of a box (gpu/tensor_map.h). The device performs the
+// copy, writes zeros for elements outside the array, and permutes the chunks. A thread that reads
+// the bytes must first wait at a barrier in shared memory. A barrier has phases. In each phase, one
+// thread announces the number of bytes that copies will write, and the phase ends when they have
+// been written.
 //
 //   struct Params { TensorMap x; ... };         // from Queue::Encode, passed by value
 //   ...
@@ -44,11 +47,11 @@
 //   AwaitBytes(barrier, 0);                     // the first phase, whose parity is 0
 //   ...                                         // the tile may be read
 //
-// A phase is identified by its parity, which alternates between 0 and 1. A waiting thread must
-// therefore never be two phases late. A SyncThreads must separate the wait for a phase from the
-// ExpectBytes of the next phase. A SyncThreads must also separate the reads of a tile from the copy
-// that overwrites it. If the tile was written by other instructions, a ProxyFence must precede
-// that SyncThreads.
+// A thread that waits identifies a phase only by its parity, which alternates between 0 and 1. It
+// must therefore not begin to wait for a phase after the next phase has ended. A SyncThreads must
+// separate the wait for a phase from the ExpectBytes of the next phase. A SyncThreads must also
+// separate the reads of a tile from the copy that overwrites it. If the tile was written by other
+// instructions, a ProxyFence must precede that SyncThreads.
 
 #include <cstdint>
 
@@ -59,25 +62,28 @@ namespace stowage::gpu {
 
 inline constexpr int kWarpgroupSize = 4 * kWarpSize;
 
-/// The layout of the right operand b (16, n). With kRowsOfB, element (k, column) is at column `k`
-/// of row `column` of a tile. With kColumnsOfB, it is at column `column` of row `k`.
+/// The layout of the right operand b (16, n) in a tile. With kRowsOfB, element (k, column) of b is
+/// at column `k` of row `column` of the tile. With kColumnsOfB, it is at column `column` of row
+/// `k`.
 enum class RightFactor { kRowsOfB, kColumnsOfB };
 inline constexpr RightFactor kRowsOfB = RightFactor::kRowsOfB;
 inline constexpr RightFactor kColumnsOfB = RightFactor::kColumnsOfB;
 
-/// The location of a matmul operand in shared memory, as the matrix descriptor of the PTX ISA.
+/// The location and layout of a matmul operand in shared memory, encoded as a matrix descriptor of
+/// the PTX ISA.
 struct TileDescriptor {
   uint64_t bits;
 
-  /// Returns the descriptor advanced by `bytes`, which must be a multiple of eight rows. If
-  /// dimension k runs along the rows of the tile, it may also be a multiple of 16 within a row.
+  /// Returns the descriptor advanced by `bytes`, which must be a multiple of the size of eight
+  /// rows. If elements with adjacent k are adjacent in a row of the tile, `bytes` may also include
+  /// an offset within a row that is a multiple of 16.
   STOWAGE_DEVICE TileDescriptor Plus(int bytes) const {
     return {bits + static_cast<uint64_t>(bytes / 16)};
   }
 };
 
-/// Describes a panel at a byte offset in shared memory (SharedByte), or a tile of panels that are
-/// `panel_bytes` apart.
+/// Returns the descriptor of a tile whose first panel is at offset `at` in shared memory
+/// (SharedByte) and whose panels are `panel_bytes` apart.
 template <int kRowBytes>
 STOWAGE_DEVICE TileDescriptor DescribeTile(uint32_t at, int panel_bytes) {
   static_assert(kRowBytes == 64 || kRowBytes == 128);
@@ -88,13 +94,14 @@ STOWAGE_DEVICE TileDescriptor DescribeTile(uint32_t at, int panel_bytes) {
           kEightRows / 16 << 32 | kSwizzle << 62};
 }
 
-/// A barrier of bulk copies in shared memory. Its contents are defined by the device.
+/// A barrier in shared memory, at which threads wait for bulk copies. The device defines its
+/// contents.
 struct CopyBarrier {
   uint64_t bits;
 };
 
-/// The first element of a box in an array of rank 4, innermost dimension first. It may be outside
-/// the array.
+/// The indices in an array of rank 4 at which a box starts, innermost dimension first. They may be
+/// outside the array.
 struct BoxStart {
   int at[4];
 };
@@ -127,29 +134,33 @@ struct BoxStart {
 //   void WarpgroupMultiply<T, right>(float d[n][4], const uint32_t a[4],
 //                                    TileDescriptor b, bool add)
 //                                 Computes d (64, 8 n) += a (64, 16) b (16, 8 n) for BF16 or F16,
-//                                 or d = a b if `add` is false. A warp holds 16 rows of d, and of
-//                                 a if it is in registers, in the layout of mma.m16n8k16. If a is
-//                                 in shared memory, its rows are rows of a tile. n is 4, 8 or 16.
+//                                 or d = a b if `add` is false. Each warp holds 16 rows of d in
+//                                 registers, in the layout of mma.m16n8k16. If a is in registers,
+//                                 each warp holds its 16 rows of a in this layout, too. If a is in
+//                                 shared memory, its rows are rows of a tile. n must be 4, 8 or 16.
 //   void WarpgroupCommit()        Ends a group of matmuls, which may be empty.
 //   void WarpgroupWait<k>(arrays...)
-//                                 Waits until at most k groups are in flight. The matmuls of
-//                                 completed groups no longer use the arrays.
+//                                 Waits until at most k groups are in flight. The arrays that the
+//                                 matmuls of the completed groups use must be passed. The thread
+//                                 may use them after this.
 //
 // One thread calls these functions, except for AwaitBytes, which every waiting thread calls:
 //
 //   void InitBarrier(CopyBarrier* barrier)
 //   void ExpectBytes(CopyBarrier* barrier, int bytes)
-//                                 Announces the number of bytes of this phase, fewer than 2^20,
-//                                 which copies after this call write. Each copy belongs to one
-//                                 phase.
+//                                 Announces the number of bytes that the copies of this phase will
+//                                 write, which must be below 2^20. Must be called once per phase,
+//                                 before its copies are started.
 //   void CopyBox(void* shared, const TensorMap& map, BoxStart start,
 //                CopyBarrier* barrier)
-//                                 Starts to copy a box. All of its bytes count, including bytes
-//                                 outside the array. `map` must be among the params of the kernel
-//                                 and have rank 4. `shared` must be aligned to 128 bytes, or with
-//                                 a swizzle to 8 rows of the box.
+//                                 Starts to copy a box to `shared`, in the current phase of
+//                                 `barrier`. All bytes of the box count as written, including bytes
+//                                 outside the array. `map` must be part of the kernel's params and
+//                                 have rank 4. `shared` must be aligned to 128 bytes, or with a
+//                                 swizzle to the size of 8 rows of the box.
 //   void AwaitBytes(CopyBarrier* barrier, int parity)
-//                                 Waits until the phase has ended. This thread, and matmuls that
-//                                 it issues, then see the bytes written by the copies.
+//                                 Waits until the phase with this parity has ended. The bytes that
+//                                 its copies have written are then visible to this thread and to
+//                                 the matmuls that it issues.
 
 #endif  // STOWAGE_GPU_WARPGROUP_H_

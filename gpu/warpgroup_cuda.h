@@ -8,7 +8,7 @@
 
 namespace stowage::gpu {
 
-// The shuffle informs the compiler that the result is the same in all lanes.
+// Due to the shuffle, the compiler knows that the result is the same in all lanes.
 STOWAGE_DEVICE int Warpgroup() {
   return Shuffle(ThreadId() / kWarpgroupSize, 0);
 }

@@ -2,13 +2,15 @@
 #define STOWAGE_GPU_EMULATOR_EMULATOR_H_
 
 // Runs kernels that were compiled by an ordinary C++ compiler (gpu/simt.h). Each GPU thread is a
-// fiber, and blocks run one after the other. When a thread waits for others, in SyncThreads or in a
-// warp function, a randomly chosen thread runs next. A kernel that lacks a barrier therefore
-// produces wrong results for some seed, even if it is correct in the natural order.
+// fiber, and blocks run one after the other. If a seed is given and a thread waits for others, in
+// SyncThreads or in a warp function, a randomly chosen thread runs next. A kernel that lacks a
+// barrier then usually produces wrong results for some seed, even if it is correct in the natural
+// order.
 //
-// Errors are reported with the name of the kernel: an index outside a shared array, a write next
-// to a shared array, a misaligned address, threads that wait at different calls, and threads that
-// wait for lanes that have returned. Shared memory is filled with NaN when a block starts.
+// The following errors are reported with the name of the kernel: an index outside a shared array, a
+// write next to a shared array, a misaligned address, threads of a block or warp that wait at
+// different calls, and threads that wait for lanes that have returned. Before a block uses shared
+// memory, it is filled with NaN.
 //
 //   EmulatorOptions options{.seed = 7};
 //   RunGrid(call, options);
@@ -32,15 +34,16 @@ struct EmulatorOptions {
   /// (CopyAsyncZero16, CopyBox) complete immediately. Otherwise the order is shuffled, and the
   /// bytes of copies are NaN until the CopyAsyncWait or AwaitBytes that waits for them.
   uint64_t seed = 0;
-  /// If true, warps are chosen at random, and a warp runs until all of its lanes wait for the
-  /// block or have returned.
+  /// If true, the warp that runs next is chosen at random, and runs until all of its lanes wait for
+  /// the block or have returned.
   bool warp_by_warp = false;
   /// Receives the error of a kernel. The rest of the launch is then skipped. If null, the error is
   /// printed and the process aborts.
   std::string* report = nullptr;
 };
 
-/// Runs all blocks of `call` on the calling thread.
+/// Runs all blocks of `call` on the calling thread. `call.threads` must be a multiple of 32, and at
+/// most 1,024.
 void RunGrid(const KernelCall& call, const EmulatorOptions& options = {});
 
 /// A queue on host memory that runs all work immediately. Kernels run in the emulator. Matmuls are
@@ -51,7 +54,7 @@ class EmulatedQueue : public Queue {
       : options_(options) {}
 
   void Launch(const KernelCall& call) override;
-  /// Computes the matmul with m * n * k * batch operations.
+  /// Computes the matmul with m * n * k * batch multiply-adds.
   void MatMul(const MatMulCall& call) override;
   bool Takes(const MatMulCall& call) override {
     return takes_epilogues_ || Queue::Takes(call);
@@ -68,15 +71,16 @@ class EmulatedQueue : public Queue {
   /// Sets the index of the launch whose work follows. It is 0 initially.
   void set_launch(uint32_t launch) { launch_ = launch; }
 
-  /// Makes Takes return false for matmuls with an epilogue other than an addend, to test the
-  /// fallback of kernels.
+  /// Makes Takes return false for matmuls with an epilogue other than an addend, so that tests can
+  /// check how kernels handle this.
   void refuse_epilogues() { takes_epilogues_ = false; }
 
-  /// Sets the attention algorithm, which is used for launches that support it.
+  /// Sets the algorithm for attention launches that support it. Other launches use their first
+  /// algorithm. The default is kWarps.
   void set_attention(AttentionAlgorithm algorithm) { attention_ = algorithm; }
 
   bool has_fault() const { return word_ != kNoFault; }
-  /// Returns the smallest index of a launch with a fault.
+  /// Returns the smallest index of a launch that has reported a fault, or kNoFault.
   uint32_t faulty_launch() const { return word_; }
 
   int64_t kernels() const { return kernels_; }

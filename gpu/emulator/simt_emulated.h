@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_SIMT_EMULATED_H_
 
-// Implements the device functions of gpu/simt.h with calls of the emulator.
-// IWYU pragma: private, include "gpu/simt.h"
+// Implements the device functions of gpu/simt.h by calls to the emulator. IWYU pragma: private,
+// include "gpu/simt.h"
 
 #include <cmath>
 #include <cstddef>
@@ -19,14 +19,15 @@
 #define STOWAGE_SHARED(T, name, n)                                        \
   static thread_local ::stowage::gpu::emulator::SharedArray<T, (n)> name; \
   name.Open(#name)
-// The location of the call of a device function, passed as its last arguments.
+// The last parameters of a device function, which receive the location of the call.
 #define STOWAGE_SITE \
   const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace stowage::gpu {
 namespace emulator {
 
-/// `n` elements shared by a block. The type is trivial, so it is not constructed.
+/// An array of `n` elements that a block shares. The type has no constructor, because each block
+/// reuses the array.
 template <typename T, int64_t n>
 struct SharedArray {
   T& operator[](int64_t i) {

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_H_
 #define STOWAGE_GPU_EMULATOR_WARPGROUP_H_
 
-// Declares the emulator functions that implement gpu/warpgroup.h: barriers and bulk copies, the
-// encoding of tensor maps, and matmuls of warpgroups.
+// Declares the emulator functions by which gpu/warpgroup.h is implemented: barriers and bulk
+// copies, the encoding of tensor maps, and matmuls of warpgroups.
 //
-// A copy arrives as late as possible, when a thread waits for its phase. Until then its bytes are
-// NaN. In the natural order of threads, a copy arrives immediately. In both cases, the copy is
-// visible only to threads that have waited for the phase, and to threads that have passed a
-// SyncThreads after such a wait.
+// If the order of threads is shuffled (EmulatorOptions::seed), a copy completes as late as
+// possible, when a thread waits for its phase, and its bytes are NaN before. In the natural order,
+// it completes immediately. In both cases, the copy counts as visible only to threads that have
+// waited for the phase, and, after the next SyncThreads, to all threads. A matrix load or matmul of
+// another thread that reads the bytes is reported as an error.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,37 +27,41 @@ void CopyBox(void* shared, const TensorMap& map, std::span<const int, 4> start,
              uint64_t* barrier);
 void AwaitBytes(uint64_t* barrier, int parity, const Site& site);
 
-/// Makes the barriers of this thread visible to copies.
+/// Makes the barriers that this thread has initialized visible to copies.
 void FenceBarriers();
 
-/// Returns whether bulk copies to these 16 bytes of dynamic memory are visible to all threads in
-/// [first, first + count). Returns true if no copy has written them.
+/// Returns whether the last bulk copy to the 16 bytes of dynamic shared memory that contain `byte`
+/// is visible to all threads in [first, first + count). Returns true if no copy has written these
+/// bytes.
 bool HasArrived(size_t byte, int first, int count);
 
-/// Describes the missing bytes of barriers with waiting threads. Returns an empty string if there
-/// are none.
+/// Describes the bytes for which threads wait at barriers. Returns an empty string if no thread
+/// waits.
 std::string WhatBarriersLack();
-/// Describes the errors of a block that has ended. Returns an empty string if there are none.
+/// Describes a barrier of a block that has ended before its copies were awaited. Returns an empty
+/// string if there is none.
 std::string WhatCopiesLeave();
 
-// The tensor map encoding of the emulator and of the PTX interpreter. It replaces the driver's
-// encoding, which is not public.
+// The emulator and the PTX interpreter of the tests have their own encoding of tensor maps, because
+// the driver's encoding is not public.
 //
 //   const std::optional<TensorMap> map = EncodeTensorMap(spec);
 //   const std::optional<TensorMapSpec> same = DecodeTensorMap(*map);
 
-/// Returns the encoding of `spec`, or nullopt if the driver would reject it (gpu/tensor_map.h).
+/// Returns the encoding of `spec`, or nullopt if `spec` violates the requirements of TensorMapSpec
+/// (gpu/tensor_map.h).
 std::optional<TensorMap> EncodeTensorMap(const TensorMapSpec& spec);
 
 /// Returns the encoded description, or nullopt if `map` was not created by EncodeTensorMap.
 std::optional<TensorMapSpec> DecodeTensorMap(const TensorMap& map);
 
-// Matmuls of warpgroups, for warpgroup_emulated.h only. A matmul is computed as late as possible,
-// when its group is awaited. Until then its sums are NaN. Its operands must not change after it
-// was issued. A fence transfers the ownership of an array to matmuls, and a wait that names the
-// array returns it to the thread. A change in between is reported as an error.
+// The functions below implement matmuls of warpgroups. Only warpgroup_emulated.h calls them. A
+// matmul is computed as late as possible, when its group is awaited. Its sums are NaN before. Its
+// operands must not change after it was issued. FenceProduct transfers the ownership of an array to
+// matmuls, and TakeBack returns it to the thread. If the thread changes the array in between, an
+// error is reported.
 
-/// An array of a thread: sums or left operands.
+/// An array in the registers of a thread, which holds sums or left operands.
 struct ProductArray {
   void* at;
   size_t bytes;
@@ -80,7 +85,8 @@ void FenceProduct(const ProductArray& array);
 /// Waits for all threads of the warpgroup, then issues the matmul.
 void IssueProduct(ProductCall& call, const Site& site);
 void CommitProducts();
-/// Waits until at most `groups_left` groups are in flight. TakeBack may then return arrays.
+/// Waits until at most `groups_left` groups are in flight. TakeBack may then be called for the
+/// arrays of the others.
 void AwaitProducts(int groups_left);
 void TakeBack(const ProductArray& array);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 #define STOWAGE_GPU_EMULATOR_WARPGROUP_EMULATED_H_
 
-// Implements the device functions of gpu/warpgroup.h with calls of the emulator.
-// IWYU pragma: private, include "gpu/warpgroup.h"
+// Implements the device functions of gpu/warpgroup.h by calls to the emulator. IWYU pragma:
+// private, include "gpu/warpgroup.h"
 
 #include <cstdint>
 #include <type_traits>
