@@ -114,16 +114,17 @@ struct alignas(16) Pack {
 //   void CopyAsyncZero16(void* shared, const void* global, bool valid)
 //                                 If `valid` is false, writes zeros and does not read `global`.
 //   void CopyAsyncCommit()        Ends a group.
-//   void CopyAsyncWait<n>()       Waits until at most n groups are in flight. A SyncThreads must
-//                                 follow to make the copies visible to the block.
+//   void CopyAsyncWait<n>()       Waits until at most n groups of this thread are in flight. The
+//                                 copies of its other groups are then visible to this thread, and
+//                                 after a SyncThreads to the whole block.
 //
 //   float Exp2(float x)           Returns 2^x with a relative error below 2^-20.
 //   float Reciprocal(float x)     Returns 1 / x with a relative error below 2^-22. A subnormal x
 //                                 counts as 0, and a subnormal result is 0.
 //
-//   int NotInAdvance(int x)       Returns x, hidden from the optimizer. Values in a loop that
-//                                 depend on it are recomputed in every iteration, and do not
-//                                 occupy registers between iterations.
+//   int NotInAdvance(int x)       Returns x, but the compiler cannot know this. Values in a loop
+//                                 that depend on the result are therefore recomputed in every
+//                                 iteration, and do not occupy registers between iterations.
 //
 //   void ReportFault(const FaultSlot& slot)
 //                                 Reports that an index is out of range (FaultSlot).

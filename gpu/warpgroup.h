@@ -120,9 +120,10 @@ struct BoxStart {
 //   T* SwizzledShared<T>()        Returns DynamicShared, aligned to 1,024 bytes.
 //   uint32_t SharedByte(const void* shared)
 //                                 Returns the offset of that byte in shared memory.
-//   void ProxyFence()             Makes this thread's writes to shared memory, including awaited
-//                                 copies, visible to matmuls and copies that are issued later by
-//                                 this thread, or by any thread after a SyncThreads.
+//   void ProxyFence()             Makes writes of this thread to shared memory, including its
+//                                 CopyAsync copies that have been awaited, visible to matmuls and
+//                                 bulk copies that this thread issues later, or that any thread
+//                                 issues after a SyncThreads.
 //
 // All threads of a warpgroup must call these functions together. Arrays are sums, float[n][4], or
 // left operands, uint32_t[n][4]:

@@ -1,12 +1,14 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
 
-// Loads and multiplies tiles of attention with warpgroups (gpu/warpgroup.h).
+// Loads the tiles of attention and multiplies them with warpgroups. gpu/warpgroup.h explains tiles,
+// panels, bulk copies and barriers.
 //
-// A block consists of two warpgroups. The block's own tile has 64 rows per warpgroup. It is the
-// left operand of matmuls, in shared memory or in registers. Tiles of the other sequence are the
-// right operand for both warpgroups. Thread 0 starts bulk copies that load the tiles. Threads wait
-// for them at barriers, which are placed after the tiles in shared memory.
+// A block consists of two warpgroups. A block's own tile has 64 rows of queries or keys for each
+// warpgroup. It is the left operand of matmuls, in shared memory or in registers. The tiles of the
+// other sequence, keys or queries, are the right operands for both warpgroups. Thread 0 starts the
+// bulk copies that load the tiles. Threads wait for them at barriers, which follow the tiles in
+// shared memory.
 //
 //   if (ThreadId() == 0) {
 //     InitBarriers(barriers);
@@ -27,10 +29,11 @@
 namespace stowage::gpu {
 
 inline constexpr int kPanelThreads = 2 * kWarpgroupSize;  // per block
-inline constexpr int kOwnRows = 64;  // queries or keys per warpgroup
+inline constexpr int kOwnRows = 64;  // the queries or keys of a warpgroup
 inline constexpr int kBlockRows = 2 * kOwnRows;
 
-/// The panels of a tile whose rows have kDepth elements: the columns and the number of panels.
+/// The panels of a tile whose rows have kDepth elements: the number of columns of a panel, the
+/// number of panels, and the size of a panel's row in bytes.
 template <int kDepth>
 struct Panels {
   static constexpr int kWidth = kDepth < 64 ? kDepth : 64;
@@ -38,8 +41,9 @@ struct Panels {
   static constexpr int kRowBytes = 2 * kWidth;
 };
 
-/// Starts to load kRows rows of a head, from row `first` on. Must be called by one thread. Rows
-/// beyond the operand and elements beyond its depth become zeros.
+/// Starts to load rows [first, first + kRows) of a head to a tile. Must be called by one thread.
+/// `arrival` is the barrier of the copies. Rows beyond the operand and elements beyond its depth
+/// become zeros.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
                                int head, int first, CopyBarrier* arrival) {
@@ -51,9 +55,10 @@ STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
   }
 }
 
-/// Clears the rows of a tile from row `first` on. The thread must have waited for the load. Matmuls
-/// after a SyncThreads see the zeros. The rows belong to keys that no query reads. Their weights
-/// are zero, but the rows may be non-finite.
+/// Sets the rows of a tile from row `first` on to zero. All threads of the block must call this,
+/// after they have waited for the load. A SyncThreads must precede the matmuls that read the tile.
+/// This serves rows of keys that no query reads. Their weights are 0, but the rows may contain
+/// non-finite elements.
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -67,8 +72,9 @@ STOWAGE_DEVICE void ClearRows(T* tile, int first) {
   ProxyFence();
 }
 
-/// The barriers after the tiles. Two barriers alternate for loads of tiles, and one is for the
-/// block's own tiles.
+/// The number of barriers that follow the tiles in shared memory. BarrierOf returns one of two
+/// barriers, which the loads of the other sequence's tiles use alternately. OwnBarrier returns the
+/// barrier for the block's own tiles.
 inline constexpr int kBarriers = 3;
 STOWAGE_DEVICE void InitBarriers(CopyBarrier* barriers) {
   STOWAGE_UNROLL
@@ -85,7 +91,8 @@ STOWAGE_DEVICE void AwaitLoad(CopyBarrier* barriers, int load) {
   AwaitBytes(BarrierOf(barriers, load), load / 2 % 2);
 }
 
-/// Writes this warp's strip of sums to global memory. See StoreStrip.
+/// Writes this warp's strip of sums to global memory, as StoreStrip does
+/// (gpu/kernels/attention_tiles.h).
 template <int kRows, int kDepth, typename T>
 STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
                                 const float (&factor)[2], T* tile, T* head,
@@ -101,7 +108,7 @@ STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
   }
 }
 
-/// Loads this warp's rows of the block's own tile as left operands.
+/// Loads the rows of this warp in the block's own tile to registers, as left operands of matmuls.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -114,7 +121,7 @@ STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
   }
 }
 
-/// Returns the byte offset of column 16 k in a tile of kRows rows.
+/// Returns the offset in bytes of column 16 k in a tile of kRows rows.
 template <int kRows, int kDepth>
 STOWAGE_DEVICE constexpr int ColumnsAt(int k) {
   constexpr int kWidth = Panels<kDepth>::kWidth;
@@ -127,7 +134,8 @@ STOWAGE_DEVICE TileDescriptor Describe(uint32_t at) {
       at, kRows * Panels<kDepth>::kRowBytes);
 }
 
-/// Issues s = a b^T, where `a` has this warpgroup's own rows and tile `b` has 8 n rows.
+/// Issues the matmul s = a b^T, where `a` has the own rows of this warpgroup, in registers or in
+/// shared memory, and tile `b` has 8 n rows.
 template <typename T, int kDepth, int n>
 STOWAGE_DEVICE void Multiply(float (&s)[n][4],
                              const uint32_t (&a)[kDepth / 16][4],
@@ -148,7 +156,7 @@ STOWAGE_DEVICE void Multiply(float (&s)[n][4], TileDescriptor a,
   }
 }
 
-/// Issues sum += weights b, where tile `b` has 16 n rows.
+/// Issues the matmul sum += weights b, where tile `b` has 16 n rows.
 template <typename T, int kDepth, int n>
 STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
                                const uint32_t (&weights)[n][4],
@@ -160,7 +168,7 @@ STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
   }
 }
 
-/// Rounds sums, and packs them as left operands of the next matmul.
+/// Rounds sums to T, and packs them in `a` as left operands of the next matmul.
 template <typename T, int n>
 STOWAGE_DEVICE void PackSums(uint32_t (&a)[n][4],
                              const float (&sums)[2 * n][4]) {

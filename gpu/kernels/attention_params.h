@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 
 // Declares the params of attention kernels, and the functions that enqueue these kernels. Tensor
-// cores compute 16-bit operands with up to kTensorDepth elements per row, without bias and
-// segments. Other kernels compute the rest.
+// cores are used for 16-bit operands with up to kTensorDepth elements per row, if there are neither
+// a bias nor segments. Other kernels (Simt) compute all other launches.
 
 #include <cstdint>
 
@@ -22,7 +22,8 @@ struct AttentionOperand {
 
 struct AttentionParams {
   AttentionOperand q, k, v, o, d_o;
-  /// The results: o, or dq, dk and dv. Heads are adjacent, and rows are `out_row` elements apart.
+  /// The results: o, or dq, dk and dv. Heads are adjacent in a row, and the rows of out[i] are
+  /// out_row[i] elements apart.
   void* out[3] = {};
   int64_t out_row[3] = {};
   float* log_sum_exp = nullptr;          // (B, H, T), read by the gradient
@@ -33,8 +34,8 @@ struct AttentionParams {
   /// Query `t` reads the keys from `t + low` to `t + high` (ir/attention.h).
   int low = 0, high = 0;
   float scale = 1;
-  /// 1 if every row of every operand is aligned to 16 bytes, else 0. A bool would leave stale bytes
-  /// in the padding.
+  /// 1 if every row of every operand is aligned to 16 bytes, and otherwise 0. A bool would be
+  /// followed by padding with unspecified bytes.
   int packed = 0;
   /// (B, H, T, S), or null. The stride of a dimension of size 1 is 0.
   AttentionOperand bias;
@@ -45,19 +46,21 @@ struct SimtAttentionParams : AttentionParams {
   const int32_t* segments = nullptr;  // (B, 2, T), or null (ir/ops.h)
 };
 
-/// The strides of the gradient of the bias, `out[0]`. They are 0 along summed dimensions.
+/// The params of the gradient of the bias, which is `attention.out[0]`. `batch`, `row` and `head`
+/// are its strides. They are 0 along dimensions over which the gradient is summed.
 struct AttentionBiasParams {
   SimtAttentionParams attention;
   int64_t batch = 0, row = 0, head = 0;
 };
 
-/// Returns row 0 of a head.
+/// Returns the address of row 0 of a head of an operand.
 template <typename T>
 STOWAGE_DEVICE const T* HeadOf(const AttentionOperand& x, int batch, int head) {
   return static_cast<const T*>(x.data) + batch * x.batch + head * x.head;
 }
 
-/// Returns row 0 of a head of a result whose batch entries have `length` rows.
+/// Returns the address of row 0 of a head of result `result`, whose batch entries have `length`
+/// rows.
 template <typename T>
 STOWAGE_DEVICE T* HeadOf(const AttentionParams& p, int result, int batch,
                          int head, int length) {
@@ -66,13 +69,14 @@ STOWAGE_DEVICE T* HeadOf(const AttentionParams& p, int result, int batch,
          static_cast<int64_t>(head) * p.depth;
 }
 
-/// Returns the offset of the statistics (B, H, T) of a head.
+/// Returns the offset of a head in the statistics (B, H, T), which are log_sum_exp and delta.
 STOWAGE_DEVICE int64_t StatisticsOf(const AttentionParams& p, int batch,
                                     int head) {
   return (static_cast<int64_t>(batch) * p.heads + head) * p.queries;
 }
 
-/// Returns the number of keys to read. If the length is invalid, reports a fault and returns 0.
+/// Returns the number of keys that the queries of a batch entry may read. If its key length is not
+/// in [1, keys], reports a fault and returns 0.
 STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
   if (p.key_lengths == nullptr) return p.keys;
   const int length = p.key_lengths[batch];
@@ -85,9 +89,10 @@ STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
 struct AttentionRange {
   int begin, end;
 };
-/// KeysRead returns a range of the first `keys` keys that contains every key that one of the
-/// queries [first, first + rows) reads. Readers returns a range of queries that contains every
-/// query that reads one of the keys [first, first + rows).
+/// KeysRead returns a range of keys that contains all keys that queries [first, first + rows) read.
+/// Readers returns a range of queries that contains all queries that read keys [first, first +
+/// rows). `keys` is the result of KeysOf. The begin of the range is a multiple of `key_rows` or
+/// `query_rows`, the number of rows in a tile of the result.
 STOWAGE_DEVICE AttentionRange KeysRead(const AttentionParams& p, int keys,
                                        int first, int rows, int key_rows) {
   const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
@@ -109,8 +114,8 @@ struct AttentionReach {
   int first, last;
   STOWAGE_DEVICE bool Has(int i) const { return i >= first && i <= last; }
 };
-/// KeysOfQuery returns the keys that `query` reads, relative to `key`. QueriesOfKey returns the
-/// queries that read `key`. Only the first `keys` keys are read.
+/// KeysOfQuery returns the keys that `query` reads, as positions relative to `key`. QueriesOfKey
+/// returns the queries that read `key`. `keys` is the result of KeysOf.
 STOWAGE_DEVICE AttentionReach KeysOfQuery(const AttentionParams& p, int keys,
                                           int query, int key) {
   const int last = query + p.high;
@@ -121,7 +126,8 @@ STOWAGE_DEVICE AttentionReach QueriesOfKey(const AttentionParams& p, int keys,
   return {key - p.high, key < keys ? key - p.low : -1};
 }
 
-/// Returns whether each existing query of a tile of queries reads each key of a tile of keys.
+/// Returns whether each query of a tile of queries reads each key of a tile of keys. Queries of the
+/// tile beyond the sequence are ignored.
 STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
                             int query_rows, int first_key, int key_rows) {
   const int last_key = first_key + key_rows - 1;
@@ -133,26 +139,33 @@ STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
 
 inline constexpr int64_t kTensorDepth = 128;
 
-/// Enqueues attention, or its gradient, on tensor cores with warp-level matmuls. The gradient reads
-/// `p.delta`, which must be computed earlier.
+/// EnqueueTensorAttention and EnqueueTensorAttentionGrad enqueue attention and its gradient on
+/// tensor cores, with warp-level matmuls (AttentionAlgorithm::kWarps). All gradients read
+/// `p.delta`, which must be computed before.
 void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// Enqueues the same with warpgroup-level matmuls, for compute capability 9.0 and packed operands.
+/// EnqueueWarpgroupAttention and EnqueueWarpgroupAttentionGrad enqueue the same with
+/// warpgroup-level matmuls (AttentionAlgorithm::kWarpgroups). They require compute capability 9.0
+/// and `p.packed`.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
                                    Queue& queue);
-/// Returns whether the gradient can be computed with five matmuls. This requires that no query
-/// reads a later key, one key head per query head, rows of a multiple of 16 16-bit elements, no
-/// bias, no key lengths, and at most kMaxGridY entries. Addresses do not matter.
+/// Returns whether AttentionAlgorithm::kFiveProducts supports the gradient. It requires 16-bit
+/// elements, as many keys as queries, a mask under which no query reads a later key, as many key
+/// heads as query heads, rows whose length is a multiple of 16 and at most kTensorDepth, neither a
+/// bias nor key lengths, and at most kMaxGridY batch entries. Addresses may have any alignment.
 bool TakesFiveProducts(DType dtype, const AttentionParams& p);
-/// Enqueues that gradient as one pass, with a block for each head of an entry.
+/// Enqueues the gradient by AttentionAlgorithm::kFiveProducts, as one pass with a block for each
+/// head of each batch entry. Requires TakesFiveProducts(dtype, p).
 void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
                                      Queue& queue);
-/// Enqueues attention, or one of its gradients, in f32. They are used for f32 operands, for a
-/// bias or segments, and for longer rows with up to kSimtDepth elements.
+/// EnqueueSimtAttention, EnqueueSimtAttentionGrad and EnqueueSimtAttentionBiasGrad enqueue
+/// attention, its gradient, and the gradient of the bias, computed in f32 without tensor cores.
+/// They support operands of any float type, a bias, segments, and rows with up to kSimtDepth
+/// elements.
 void EnqueueSimtAttention(DType dtype, const SimtAttentionParams& p,
                           Queue& queue);
 void EnqueueSimtAttentionGrad(DType dtype, const SimtAttentionParams& p,

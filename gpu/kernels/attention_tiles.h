@@ -1,18 +1,21 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_TILES_H_
 
-// Computes attention on tensor cores with warps. Provides tiles in shared memory and their
-// matmuls, the masks, softmax and gradients between the matmuls, and the contribution of a tile of
-// queries to dk and dv.
+// Provides the steps of attention on tensor cores with warp-level matmuls: loading tiles to shared
+// memory, matmuls of tiles, the masks, softmax and gradients between the matmuls, and the
+// contribution of a tile of queries to dk and dv. A tile is a range of rows, queries or keys, of
+// one head.
 //
 // Tiles have the layout of gpu/kernels/fragments.h. Rows beyond the sequence and elements beyond
 // the depth of a row are zero.
 //
-// A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM strips of 16 rows,
-// kWarps strips apart, which balances the work of warps under a causal mask. A strip is held in
-// registers with the layout of mma.m16n8k16. For every 8 columns, a lane holds a float[4]: rows
-// lane / 4 (half 0) and lane / 4 + 8 (half 1), columns 2 (lane % 4) and the next. Parameters
-// `query` and `key` are the positions of half 0 and of the lane's first column.
+// A block of kWarps warps computes a tile of 16 kM kWarps rows, which is divided into strips of 16
+// rows. Each warp computes every kWarps-th strip, kM strips in total, which balances the work of
+// warps under a causal mask. The sums of a strip are held in registers with the layout of
+// mma.m16n8k16. For every 8 columns, a lane holds a float[4]. The first two numbers are in row lane
+// / 4 of the strip (half 0), and the others in row lane / 4 + 8 (half 1). Both pairs are in columns
+// 2 (lane % 4) and 2 (lane % 4) + 1. Of the parameters `query` and `key`, one is the position of
+// the row of half 0, and the other is the position of the lane's first column.
 
 #include <cmath>
 #include <cstdint>
@@ -25,8 +28,9 @@
 
 namespace stowage::gpu {
 
-/// Starts to copy rows [first, first + kRows) of a head to a tile. Rows are `row_stride` elements
-/// apart and have `depth` elements. Rows from `length` on do not exist.
+/// Starts to copy rows [first, first + kRows) of a head to a tile. `head` points to row 0. Rows are
+/// `row_stride` elements apart and have `depth` elements. The head has `length` rows. If `packed`
+/// is true, rows must be aligned to 16 bytes, and the copies are asynchronous (CopyAsyncZero16).
 template <int kRows, int kDepth, int kThreads, typename T>
 STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
                              int first, int length, int depth, bool packed) {
@@ -58,23 +62,24 @@ STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
   }
 }
 
-/// The range of a warp's kM strips that have work.
+/// The strips of a warp that are computed, which are a range of its kM strips.
 struct Strips {
   int begin, end;
   STOWAGE_DEVICE bool Has(int i) const { return i >= begin && i < end; }
 };
 
-/// Returns the first row of strip `i` of this warp in the tile.
+/// Returns the row of the tile at which strip `i` of this warp begins.
 template <int kWarps>
 STOWAGE_DEVICE int StripRow(int i) {
   return (i * kWarps + Warp()) * 16;
 }
 
-/// Computes c (16 kM rows, kColumns) = a b^T. `a_tile` and `b_tile` are the offsets of the tiles in
-/// `shared`, in elements. Tile b has kColumns rows.
+/// Computes c (16 kM rows, kColumns) = a b^T for the strips of this warp. `a_tile` and `b_tile` are
+/// the offsets of tiles a and b in `shared`, in elements. Tile b has kColumns rows.
 ///
-/// The offsets of the chunks of a row differ by an exclusive or, so the next address of a lane
-/// costs one instruction and no register.
+/// The offset of a chunk is the exclusive or of a number that depends on the row and a number that
+/// depends on the chunk. A lane therefore computes the next address with one instruction and
+/// without another register.
 template <int kWarps, int kDepth, int kM, int kColumns, typename T>
 STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
                                   const T* shared, int a_tile, int b_tile,
@@ -114,8 +119,8 @@ STOWAGE_DEVICE void MultiplyTiles(float (&c)[kM][kColumns / 8][4],
   }
 }
 
-/// Computes sum (16 kM rows, kDepth) += weights (16 kM rows, kInner) times a tile of kInner rows.
-/// The weights are rounded to T.
+/// Computes sum (16 kM rows, kDepth) += weights (16 kM rows, kInner) b for the strips of this warp,
+/// where b is the tile of kInner rows at offset `tile` of `shared`. The weights are rounded to T.
 template <int kDepth, int kM, int kInner, typename T>
 STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
                                 const float (&weights)[kM][kInner / 8][4],
@@ -148,10 +153,11 @@ STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
   }
 }
 
-/// Writes the rows of a strip, a float[4] for every 8 columns, to global memory. Rows of half 0 are
-/// multiplied by `factor[0]`, and rows of half 1 by `factor[1]`. The strip's rows of a tile are
-/// used as scratch, so no other warp may use them. `first` is the position of the strip's first
-/// row in the sequence, and `head` is row 0.
+/// Rounds the sums of a strip, which are a float[4] for every 8 columns, and writes them to global
+/// memory. Before, multiplies rows of half 0 by `factor[0]`, and rows of half 1 by `factor[1]`.
+/// Uses the 16 rows of `tile` from `strip_row` on as scratch, which no other warp may use. `first`
+/// is the position of the strip's first row in the sequence, whose length is `length`, and `head`
+/// points to row 0.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                T* tile, int strip_row, T* head,
@@ -195,7 +201,8 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
-/// The tile of queries of this block. Tiles that read the most keys come first.
+/// The tile of queries that block `block` computes. Blocks with lower indices compute later
+/// queries, which read more keys under a causal mask.
 struct QueryTile {
   int first_query, head, batch;
 };
@@ -206,14 +213,15 @@ STOWAGE_DEVICE QueryTile QueryTileOf(const AttentionParams& p, int block) {
           block / tiles / p.heads};
 }
 
-/// The state of a row in the online softmax: the largest raw score so far, which is the same in the
-/// four lanes that share the row, and the sum of this lane's weights.
+/// The state of a row in the online softmax: the largest unscaled score so far, which is the same
+/// in the four lanes that hold the row, and the sum of this lane's weights.
 struct OnlineRow {
   float largest = -INFINITY;
   float total = 0;
 };
 
-/// Sets the scores of keys that a query does not read to -inf. Columns are keys.
+/// Sets the scores of keys that a query does not read to -inf. Rows are queries, and columns are
+/// keys.
 template <int n>
 STOWAGE_DEVICE void MaskScores(float (&s)[n][4], const AttentionParams& p,
                                int keys, int query, int key) {
@@ -230,9 +238,10 @@ STOWAGE_DEVICE void MaskScores(float (&s)[n][4], const AttentionParams& p,
   }
 }
 
-/// Replaces the scores of one half of the rows by weights, computed with powers of 2. Returns the
-/// factor for earlier weights and their sums. With kMasked, a row may not have read any key so
-/// far, and all its weights are then 0.
+/// Replaces the scores of the row of half `half` by weights exp2(scale2 (score - largest)), where
+/// `scale2` is the scale divided by log 2. Updates `row`. Returns the factor by which earlier
+/// weights and their sums must be multiplied. kMasked must be true if all scores of the row can be
+/// -inf so far. All its weights are then 0.
 template <bool kMasked, int n>
 STOWAGE_DEVICE float TakeScores(float (&s)[n][4], int half, float scale2,
                                 OnlineRow& row) {
@@ -260,7 +269,7 @@ STOWAGE_DEVICE float TakeScores(float (&s)[n][4], int half, float scale2,
   return correction;
 }
 
-/// Multiplies one half of the rows by `factor`.
+/// Multiplies the sums of the row of half `half` by `factor`.
 template <int n>
 STOWAGE_DEVICE void ScaleRows(float (&sum)[n][4], int half, float factor) {
   STOWAGE_UNROLL
@@ -270,7 +279,9 @@ STOWAGE_DEVICE void ScaleRows(float (&sum)[n][4], int half, float factor) {
   }
 }
 
-/// Returns the final factor for the sums of a row, and stores its log-sum-exp if the query exists.
+/// Returns the factor by which the sums of a row must be multiplied at the end. Stores the row's
+/// log-sum-exp in log_sum_exp[query] if `query` is in the sequence. All four lanes that hold the
+/// row must call this.
 STOWAGE_DEVICE float FinishRow(const OnlineRow& row, const AttentionParams& p,
                                float* log_sum_exp, int query) {
   float total = row.total;
@@ -282,8 +293,9 @@ STOWAGE_DEVICE float FinishRow(const OnlineRow& row, const AttentionParams& p,
   return total == 0 ? 0 : 1 / total;
 }
 
-/// The statistics from which the probabilities of a query are computed: its log-sum-exp in powers
-/// of 2, and o . d_o. For queries beyond the sequence, they make every result 0.
+/// The statistics from which the probabilities of a query and their gradients are computed: its
+/// log-sum-exp divided by log 2, and o . d_o. For queries beyond the sequence, LoadStatistics
+/// returns statistics for which all probabilities are 0.
 struct QueryStatistics {
   float log2_sum;
   float delta;
@@ -296,7 +308,8 @@ STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
   return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
 }
 
-/// Replaces scores by probabilities. Rows are queries, and each half has its statistics.
+/// Replaces scores by probabilities, if rows are queries. `statistics` has the statistics of the
+/// rows of half 0 and half 1.
 template <bool kMasked, int n>
 STOWAGE_DEVICE void ToProbabilities(float (&s)[n][4],
                                     const QueryStatistics (&statistics)[2],
@@ -318,8 +331,8 @@ STOWAGE_DEVICE void ToProbabilities(float (&s)[n][4],
   }
 }
 
-/// Replaces scores by probabilities if rows are keys. `statistics` starts at this lane's first
-/// column, which is `query`.
+/// Replaces scores by probabilities, if rows are keys. `statistics` begins with the query of this
+/// lane's first column, which is `query`.
 template <bool kMasked, int n>
 STOWAGE_DEVICE void ToProbabilitiesOfKeys(float (&s)[n][4],
                                           const QueryStatistics* statistics,
@@ -341,7 +354,9 @@ STOWAGE_DEVICE void ToProbabilitiesOfKeys(float (&s)[n][4],
   }
 }
 
-/// Replaces the gradient of probabilities by the gradient of scores, ds. Rows are queries.
+/// Replace `ds`, the gradient of the probabilities `p`, by the gradient of the scores. In
+/// ToScoreGrads, rows are queries. In ToScoreGradsOfKeys, rows are keys. `statistics` is as in
+/// ToProbabilities and ToProbabilitiesOfKeys.
 template <int n>
 STOWAGE_DEVICE void ToScoreGrads(float (&ds)[n][4], const float (&p)[n][4],
                                  const QueryStatistics (&statistics)[2]) {
@@ -375,7 +390,8 @@ STOWAGE_DEVICE void SetZero(float (&sum)[n][4]) {
   }
 }
 
-/// Calls `f(T(), depth)`, where `depth` is the constant to which rows are padded.
+/// OnTypeAndDepth calls `f(T(), depth)`, where T is the element type and `depth` is a DepthConstant
+/// with the number of elements to which rows are padded.
 template <int kDepth>
 struct DepthConstant {
   static constexpr int value = kDepth;
@@ -393,15 +409,18 @@ void OnTypeAndDepth(DType dtype, int depth, F&& f) {
   with(F16{});
 }
 
-// --- dk and dv: strips are rows of a block's tile of keys. Their sums stay in registers during
-// the loop over tiles of queries. Scores and their gradients are transposed (a row is a key), so
-// they are left operands of the matmuls that compute dv and dk, and stay in registers. ---
+// --- dk and dv: strips are rows of a block's tile of keys. Their sums stay in registers during the
+// loop over tiles of queries. Scores and their gradients are computed transposed (a row is a key).
+// They are then left operands of the matmuls that compute dv and dk, and stay in registers. ---
 
-/// Adds the contribution of one tile of queries to dk and dv of this block's keys. With kMasked,
-/// some queries do not read some keys. dk is not multiplied by the scale.
+/// Adds the contribution of one tile of queries to dk and dv of this block's keys. kMasked must be
+/// true if some queries do not read some keys. dk is not multiplied by the scale. The parameters
+/// whose names end in _tile are the offsets of tiles in `shared`, in elements. `statistics` begins
+/// with the first query of the tile.
 ///
-/// Calls `use(ds, strips)` with the gradients of the scores, float[kM][kQueries / 8][4], before ds
-/// is added to dk. They are valid in `strips`. Does not call it if no strip of this warp is read.
+/// Calls `use(ds, strips)` with the gradients of the scores, float[kM][kQueries / 8][4], before
+/// their contribution is added to dk. They are valid only in `strips`. Does not call `use` if no
+/// query reads a strip of this warp.
 template <int kWarps, bool kMasked, int kDepth, int kQueries, int kM,
           typename T, typename Use>
 STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_GPU_KERNELS_CONV_TILES_H_
 #define STOWAGE_GPU_KERNELS_CONV_TILES_H_
 
-// Multiplies tiles in shared memory, for convolutions. It uses FMAs for f32 and tensor cores for
-// 16-bit types, and accumulates in f32.
+// Multiplies tiles in shared memory, for the matmuls of convolutions. Uses FMAs for f32 and tensor
+// cores for 16-bit types, and accumulates in f32.
 //
-// A block computes kRows x kColumns sums from tiles `a` and `b`, which hold kDepth numbers for
-// each row and each column. Threads fill a tile along the direction that is contiguous in memory.
-// In GatherByDepth, adjacent lanes load adjacent depths. In GatherByColumns, they load adjacent
-// columns. A gather keeps loaded values in registers until Store, so loads overlap a matmul:
+// A block computes kRows x kColumns sums from two tiles at a time: `a` has kConvDepth numbers for
+// each row, and `b` has kConvDepth numbers for each column. Each step of the loop over the depth
+// (k) reads new tiles. Adjacent lanes load numbers that are adjacent in memory: adjacent depths
+// with GatherByDepth, and adjacent columns with GatherByColumns. Both hold the loaded values in
+// registers until Store, so that loads overlap a matmul:
 //
 //   GatherByDepth<T, kRows> gather;
 //   gather.Load([&](int i, int e) { return ...; });
@@ -24,11 +25,12 @@ namespace stowage::gpu {
 
 inline constexpr int kConvThreads = 256;
 inline constexpr int kConvWarps = kConvThreads / kWarpSize;
-/// The number of steps that tables hold: kConvWarps steps in use, and kConvWarps being computed.
+/// The number of steps whose source indices are held in tables in shared memory: kConvWarps steps
+/// in use, and kConvWarps steps that are being computed.
 inline constexpr int kConvTables = 2 * kConvWarps;
 
-/// Resident blocks per multiprocessor. With the largest f32 tiles a thread uses more than 128
-/// registers, so only one block is resident.
+/// The number of resident blocks per multiprocessor. With the largest f32 tiles, a thread uses more
+/// than 128 registers, so only one block can be resident.
 template <typename T, int kRows>
 inline constexpr int kConvBlocks = sizeof(T) == 4 && kRows == 128 ? 1 : 2;
 
@@ -36,7 +38,7 @@ inline constexpr int kConvBlocks = sizeof(T) == 4 && kRows == 128 ? 1 : 2;
 template <typename T>
 inline constexpr int kConvDepth = sizeof(T) == 2 ? 32 : 16;
 
-/// The shared-memory layout of a tile with kRows rows (or columns).
+/// The layout in shared memory of a tile with kRows rows, or columns.
 template <typename T, int kRows>
 struct ConvTile {
   static constexpr bool kTensor = sizeof(T) == 2;
@@ -53,11 +55,11 @@ struct ConvTile {
   }
 };
 
-// A thread recomputes the position of its values on each use (NotInAdvance), to keep registers
-// free for the sums.
+// The functions below that return positions of a thread's values recompute them at each call
+// (NotInAdvance), to keep registers free for the sums.
 
-/// Fills a tile whose rows are contiguous along the depth. A thread loads kPer adjacent depths,
-/// which are the same for all of its rows.
+/// Fills a tile from a matrix whose rows are contiguous along the depth. A thread loads kPer
+/// adjacent depths of kCount rows.
 template <typename T, int kRows>
 struct GatherByDepth {
   static constexpr int kPer = kConvDepth<T> / 16;
@@ -69,7 +71,8 @@ struct GatherByDepth {
     return NotInAdvance(ThreadId()) % 16 * kPer;
   }
 
-  /// Calls `value(i, e)` for row `FirstRow() + i * kApart` at depth `FirstDepth() + e`.
+  /// Loads the values of this thread. `value(i, e)` must return the value of row `FirstRow() + i *
+  /// kApart` at depth `FirstDepth() + e`.
   template <typename Fn>
   STOWAGE_DEVICE void Load(const Fn& value) {
     STOWAGE_UNROLL
@@ -95,8 +98,8 @@ struct GatherByDepth {
   T held[kCount][kPer];
 };
 
-/// Fills a tile whose columns are adjacent in memory. A thread loads kCount adjacent depths of one
-/// column.
+/// Fills a tile from a matrix in which adjacent columns are adjacent in memory. A thread holds
+/// kCount adjacent depths of one column, which the caller stores in `held`.
 template <typename T, int kColumns>
 struct GatherByColumns {
   static constexpr int kCount = kConvDepth<T> * kColumns / kConvThreads;
@@ -131,13 +134,14 @@ struct GatherByColumns {
   T held[kCount];
 };
 
-/// The kRows x kColumns sums of a block. A thread holds kOwnRows rows of kPairs pairs of adjacent
-/// columns.
+/// The kRows x kColumns sums of a block. A thread holds the sums of kOwnRows rows and kPairs pairs
+/// of adjacent columns. Row(i) and Column(pair) return the positions of its rows, and of the first
+/// columns of its pairs.
 template <typename T, int kRows, int kColumns>
 struct ConvSums;
 
-/// Computes the sums with FMAs. A warp computes kRows / 4 rows and kColumns / 2 columns. A thread
-/// computes groups of four rows and four columns.
+/// Computes the sums with FMAs. A warp computes the sums of kRows / 4 rows and kColumns / 2
+/// columns. A thread computes blocks of four rows and four columns.
 template <int kRows, int kColumns>
 struct ConvSums<float, kRows, kColumns> {
   static constexpr int kOwnRows = kRows / 16;
@@ -195,7 +199,8 @@ struct ConvSums<float, kRows, kColumns> {
   float at[kOwnRows][kOwnColumns];
 };
 
-/// Computes the sums with tensor cores. A warp computes kRows / 2 rows and kColumns / 4 columns.
+/// Computes the sums with tensor cores. A warp computes the sums of kRows / 2 rows and kColumns / 4
+/// columns.
 template <typename T, int kRows, int kColumns>
 struct ConvSums {
   static constexpr int kM = kRows / 32;     // strips of 16 rows
@@ -227,8 +232,8 @@ struct ConvSums {
     }
   }
 
-  /// Adds the matmul of half kHalf of the depth. The swizzled offsets of the chunks of a row differ
-  /// by an exclusive or.
+  /// Adds the matmul of half kHalf (0 or 1) of the tiles' depth. The swizzled offset of a chunk is
+  /// the exclusive or of a number that depends on the row and a number that depends on the chunk.
   template <int kHalf>
   STOWAGE_DEVICE void AddHalf(const T* a, const T* b) {
     constexpr int kDepth = kConvDepth<T>;

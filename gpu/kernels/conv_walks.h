@@ -2,14 +2,14 @@
 #define STOWAGE_GPU_KERNELS_CONV_WALKS_H_
 
 // Maps the elements of a convolution's result to the source elements that they read, in device
-// code.
+// code. The source is x for conv and dy for conv_transpose.
 //
 // A tap is one element of the convolution kernel. Each element of the result reads one element of
-// the source per tap. Along each dimension, the index in the source is linear in the element and
-// in the tap. With a stride, the elements of a conv_transpose result are divided into phases.
-// The elements of one phase have equal indices modulo the stride, share the same elements of the
-// kernel, and read adjacent source elements for adjacent result elements. No multiplication is
-// therefore spent on an inserted zero.
+// the source per tap. Along each dimension, the index in the source is linear in the element and in
+// the tap. If conv_transpose has a stride, the elements of its result are divided into phases. The
+// elements of a phase have indices with the same remainders modulo the stride. They use the same
+// elements of the kernel, and adjacent elements of a phase read adjacent source elements. No
+// multiplication is therefore spent on the zeros that a stride inserts.
 //
 //   const ConvPart<kTransposed> part(shapes, phase);
 //   const Place element = part.walks.Element(i), tap = part.walks.Tap(t);
@@ -23,7 +23,8 @@
 
 namespace stowage::gpu {
 
-/// A ConvDim and a ConvGeometry, stored in 32-bit integers.
+/// ConvAxis and ConvShapes have the fields of ConvDim and ConvGeometry (ir/windows.h), nearly all
+/// as 32-bit integers.
 struct ConvAxis {
   int in, out, kernel, stride, dilation, before;
 };
@@ -55,9 +56,9 @@ inline ConvShapes ToConvShapes(const ConvGeometry& g) {
           .w = ToConvAxis(g.dims[2])};
 }
 
-/// The access pattern of a result in a source along one dimension. Element `i` of the result and
-/// tap `t` read index `first + i * step + t * tap_step` of the source, if it is in [0, size).
-/// Element `i` has index `to_first + i * to_step` in the result. Tap `t` is element
+/// Maps elements of the result and taps to source indices, along one dimension. For tap `t`,
+/// element `i` reads index `first + i * step + t * tap_step` of the source if it is in [0, size).
+/// Element `i` of the walk has index `to_first + i * to_step` in the result. Tap `t` is element
 /// `kernel_first + t * kernel_step` of the convolution kernel.
 struct Walk {
   int count, taps;
@@ -73,14 +74,14 @@ struct Walk {
   }
 };
 
-/// Returns the indices of `x` that the elements of `y` read.
+/// Returns the walk of conv, whose elements of y read x.
 STOWAGE_DEVICE Walk ForwardWalk(const ConvAxis& dim) {
   return {dim.out, dim.kernel, -dim.before, dim.stride, dim.dilation,
           dim.in,  0,          1,           0,          1};
 }
 
-/// Returns the indices of dy that the elements of `x` in one phase read. They use the elements
-/// `k` of the convolution kernel for which the stride divides `phase + before - k * dilation`.
+/// Returns the walk of the elements of x in one phase, which read dy. They use the elements `k` of
+/// the convolution kernel for which the stride divides `phase + before - k * dilation`.
 STOWAGE_DEVICE Walk BackwardWalk(const ConvAxis& dim, int phase) {
   int common = dim.dilation;
   for (int rest = dim.stride; rest != 0;) {
@@ -142,13 +143,13 @@ STOWAGE_DEVICE Walks ForwardWalks(const ConvShapes& s) {
   return {ForwardWalk(s.d), ForwardWalk(s.h), ForwardWalk(s.w)};
 }
 
-/// The work of a block: one phase of a conv_transpose, or a whole conv. A launch
-/// covers all phases.
+/// The work of a block, which is part of one phase of a conv_transpose or of a conv, whose only
+/// phase has index 0. One kernel launch computes all phases.
 template <bool kTransposed>
 struct ConvPart {
   ConvPart() = default;
   Walks walks;
-  // Channels of one group, of the result and of the source.
+  // The numbers of channels per group, in the result and in the source.
   int rows, depth_channels;
   int to_size, source_size;  // elements of a channel
 
@@ -179,7 +180,8 @@ struct ConvPart {
            walks.w.to_first + at.w * walks.w.to_step;
   }
 
-  // Returns the index of the filter weight for `row` of a group, `channel` of the source and `tap`.
+  // Returns the index in the filters of the weight for channel `row` of the result, channel
+  // `channel` of the source and `tap`. The channels are counted within the group.
   STOWAGE_DEVICE int64_t Filter(const ConvShapes& s, int group, int row,
                                 int channel, const Place& tap) const {
     const int filter = kTransposed ? channel : row;
@@ -193,19 +195,21 @@ struct ConvPart {
   }
 };
 
-// Precomputed source indices of a ConvPart. With them, a kernel addresses an element of the source
-// with one addition and one bit test.
+// ElementPlace and TapPlace are precomputed source indices of a ConvPart. With them, a kernel finds
+// the source element for a result element and a tap with one addition and one bit test.
 //
-// An index in the source is the sum of an offset of the result element and an offset of the tap.
-// A bit mask tests whether it is inside the source. The mask has one bit for each index of a tap
-// along each dimension. An element sets the bits of the tap indices for which it is outside. A
-// tap sets three bits, one per dimension.
+// The index in the source is the sum of an offset that depends on the result element and an offset
+// that depends on the tap. Two bit masks test whether it is inside the source. A mask has one bit
+// for each index that a tap can have along each dimension. The mask of an element has the bits of
+// the tap indices for which it would read outside the source. The mask of a tap has three bits, one
+// per dimension.
 //
 //   const ElementPlace element = PlaceOfElement(walks, i);
 //   const TapPlace tap = PlaceOfTap(walks, t);
 //   if ((element.outside & tap.bits) == 0) sum += channel[element.at + tap.at] * ...
 
-/// The bit that every element sets. A tap that sets it is outside for every element.
+/// The bit that the masks of all elements have. If the mask of a tap has it, every element reads
+/// outside the source for the tap.
 inline constexpr uint32_t kNowhere = uint32_t{1} << 31;
 
 struct ElementPlace {
@@ -217,7 +221,8 @@ struct TapPlace {
   uint32_t bits;
 };
 
-/// Returns whether the bit mask and 32-bit offsets suffice for a convolution. For host code.
+/// Returns whether the bits of a mask and 32-bit offsets are sufficient for a convolution. Called
+/// by host code.
 inline bool HasPlaces(const ConvGeometry& g) {
   int64_t taps = 0;
   double farthest = 0;

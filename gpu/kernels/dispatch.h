@@ -1,8 +1,9 @@
 #ifndef STOWAGE_GPU_KERNELS_DISPATCH_H_
 #define STOWAGE_GPU_KERNELS_DISPATCH_H_
 
-// Dispatches on element types. Host code calls a function with the C++ type of a run-time DType,
-// and uses the rules for GpuKernel::supports. Device code reads indices and accumulates sums.
+// Handles element types. Host code calls a function with the C++ type of a run-time DType, and uses
+// the functions for GpuKernel::supports. Device code reads indices, and converts elements to the
+// type in which they are accumulated.
 //
 //   OnFloat(x.dtype(), [&](auto zero) {
 //     using T = decltype(zero);
@@ -25,13 +26,14 @@ inline bool IsComputedFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// Rules for GpuKernel::supports that depend on operand 0.
+// These functions implement GpuKernel::supports. SupportsAll accepts all operands. SupportsNumbers
+// accepts all types of operand 0 except f64.
 inline bool SupportsAll(const OpArgs&) { return true; }
 inline bool SupportsNumbers(const OpArgs& args) {
   return args.type(0).dtype != DType::kF64;
 }
 
-/// Calls `f(float())`, `f(F16())` or `f(BF16())`. Requires `IsComputedFloat(dtype)`.
+/// Returns `f(float())`, `f(F16())` or `f(BF16())`. Requires `IsComputedFloat(dtype)`.
 template <typename F>
 auto OnFloat(DType dtype, F&& f) {
   STOWAGE_CHECK(IsComputedFloat(dtype));
@@ -40,7 +42,8 @@ auto OnFloat(DType dtype, F&& f) {
   return f(BF16{});
 }
 
-/// Calls `f` with a zero of the element type, which must not be f64. bool is passed as uint8_t.
+/// Returns f(T()), where T is the C++ type of `dtype`, which is uint8_t for bool. `dtype` must not
+/// be f64.
 template <typename F>
 auto OnNumber(DType dtype, F&& f) {
   switch (dtype) {
@@ -58,7 +61,8 @@ auto OnNumber(DType dtype, F&& f) {
   }
 }
 
-/// Calls `f` with an unsigned integer of the size of the element type, for copying elements.
+/// Returns f(T()), where T is the unsigned integer type that has the size of `dtype`. Serves
+/// kernels that copy elements without computing.
 template <typename F>
 auto OnWidth(DType dtype, F&& f) {
   switch (SizeOf(dtype)) {
@@ -74,7 +78,7 @@ auto OnWidth(DType dtype, F&& f) {
   STOWAGE_CHECK(false);
 }
 
-/// Calls `f(int32_t())` or `f(int64_t())`. Requires `IsIndex(dtype)`.
+/// Returns `f(int32_t())` or `f(int64_t())`. Requires `IsIndex(dtype)`.
 template <typename F>
 auto OnIndex(DType dtype, F&& f) {
   STOWAGE_CHECK(IsIndex(dtype));
@@ -82,12 +86,12 @@ auto OnIndex(DType dtype, F&& f) {
   return f(int64_t{});
 }
 
-/// Returns whether LoadPack and StorePack can access `address`.
+/// Returns whether `address` is aligned as LoadPack and StorePack require.
 inline bool IsPackAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-// An operand of indices, i32 or i64, in kernels.
+// An operand that consists of indices, for device code. The indices are i32 or i64.
 
 struct Indices {
   explicit Indices(const TensorView& view)
@@ -100,8 +104,8 @@ struct Indices {
   int bytes;  // per index: 8 for i64, 4 for i32
 };
 
-/// The type in which numbers of T are accumulated: f32 for floats, and a 64-bit integer, which
-/// wraps around, for integers.
+/// The type in which numbers of T are accumulated. It is float for floats. For integers, it is a
+/// 64-bit integer, which wraps around.
 template <typename T>
 using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, float>;
 
@@ -135,8 +139,8 @@ struct BodyIndex {
   FaultSlot fault;
 };
 
-/// Returns the selected body, which is 1 for true. If the index is out of range, reports a fault of
-/// the launch and returns `bodies`. One thread must call this.
+/// Returns the index of the selected body, which is 1 for true. If it is out of range, reports a
+/// fault of the launch and returns `bodies`. Must be called by one thread only.
 STOWAGE_DEVICE uint32_t ChosenBody(const BodyIndex& index) {
   int64_t body = 0;
   if (index.dtype == DType::kI64) {

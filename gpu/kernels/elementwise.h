@@ -1,8 +1,8 @@
 #ifndef STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 #define STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
 
-// Enqueues the kernel of elementwise ops: y = f(operands...), for operands of one shape with any
-// strides. The result may overwrite an operand with elements of the same size.
+// Provides the kernels of elementwise ops: y = f(operands...). The operands have the shape of y,
+// and any strides. The result may overwrite an operand whose elements have the same size.
 //
 //   struct AddFn {
 //     template <typename N>
@@ -10,14 +10,15 @@
 //   };
 //   EnqueueMap<AddFn, BF16, BF16, BF16>("add", queue, y, {&a, &b});
 //
-// A thread works on units. If every operand is contiguous and aligned, a unit is the number of
-// adjacent elements that fit in 16 bytes of the widest type. Otherwise it is one element. An
-// operand with stride 0 along a row is read once per unit, so scalars, biases and operands with
-// one number per row also allow wide units. The unit is chosen when the launch is enqueued, since
-// addresses are fixed by then.
+// A thread computes units. If every operand is contiguous along the innermost axis and aligned, a
+// unit has 16 / size adjacent elements, where size is the largest element size in bytes. Otherwise
+// a unit is one element. An operand that has stride 0 along the innermost axis is read once per
+// unit, so scalars, biases and operands with one number per row also permit wide units. The unit is
+// chosen when the launch is enqueued, since the addresses are then fixed.
 //
-// The arguments of f are float for f32, RoughFloat (below) for bf16 and f16, and integers
-// unchanged. For ops with numeric attributes, f is constructed from the attributes:
+// f receives elements of f32 as float, elements of bf16 and f16 as RoughFloat (below), and integers
+// unchanged. For ops with numeric attributes, f is constructed from the attributes and receives all
+// elements as float:
 //
 //   struct ClampFn {
 //     explicit ClampFn(const Attrs& attrs)
@@ -46,10 +47,11 @@
 
 namespace stowage::gpu {
 
-/// A float for results that are rounded to 16 bits. Its Exp, Tanh and division use a fraction of
-/// the instructions of the accurate functions, which limit the speed of kernels that read few
-/// bytes per element. The formulas of math/activations.h are templates over the number type, and
-/// find these functions by argument-dependent lookup.
+/// A float for computing results that are rounded to 16 bits. Its Exp, Tanh and division take a
+/// fraction of the instructions of the accurate functions. With the accurate functions,
+/// instructions would limit the speed of kernels that read few bytes per element. The formulas of
+/// math/activations.h are templates over the number type, and find these functions by
+/// argument-dependent lookup.
 ///
 ///   RoughFloat y = math::GeluTanh(RoughFloat(ToFloat(x)));
 ///   FromFloat<BF16>(y);
@@ -75,17 +77,17 @@ STOWAGE_DEVICE RoughFloat operator-(RoughFloat a, RoughFloat b) {
 STOWAGE_DEVICE RoughFloat operator*(RoughFloat a, RoughFloat b) {
   return a.value * b.value;
 }
-/// The relative error is below 2^-21 if neither b nor 1 / b is subnormal.
+/// Returns a / b, with a relative error below 2^-21 if neither b nor 1 / b is subnormal.
 STOWAGE_DEVICE RoughFloat operator/(RoughFloat a, RoughFloat b) {
   return a.value * Reciprocal(b.value);
 }
 
-/// The relative error is below 2^-20 + |x| 2^-23.
+/// Returns e^x, with a relative error below 2^-20 + |x| 2^-23.
 STOWAGE_DEVICE RoughFloat Exp(RoughFloat x) {
   return Exp2(x.value * 1.44269504088896341f);  // 1 / log 2
 }
-/// The absolute error is below 2^-19. The relative error is not bounded near 0, but formulas that
-/// add 1 do not need it.
+/// Returns tanh(x), with an absolute error below 2^-19. The relative error is not bounded near 0.
+/// This suffices for formulas that add 1 to the result.
 STOWAGE_DEVICE RoughFloat Tanh(RoughFloat x) {
   return 1.0f - 2.0f * Reciprocal(1.0f + Exp(x + x).value);
 }
@@ -93,7 +95,8 @@ STOWAGE_DEVICE RoughFloat Erfc(RoughFloat x) { return math::Erfc(x.value); }
 
 // --- Units ---
 
-/// `n` elements of T, loaded or stored with one instruction. They have at most 16 bytes.
+/// `n` elements of T, which are loaded or stored with one instruction. They must have at most 16
+/// bytes together.
 template <typename T, int n>
 struct alignas(sizeof(T) * n) Elements {
   T value[n];
@@ -116,7 +119,8 @@ STOWAGE_DEVICE Pack<T> ToPack(const Elements<T, n>& x) {
 
 }  // namespace internal
 
-/// Loads and stores `n` elements, aligned to their total size. For `Once`, see LoadPackOnce.
+/// These functions load and store `n` elements. The address must be aligned to their total size.
+/// The functions whose names end in Once are for data that is used only once (LoadPackOnce).
 template <typename T, int n>
 STOWAGE_DEVICE Elements<T, n> LoadElements(const T* from) {
   if constexpr (n == kPackSize<T>) {
@@ -150,7 +154,7 @@ STOWAGE_DEVICE void StoreElementsOnce(T* to, const Elements<T, n>& y) {
   }
 }
 
-/// Converts an element to the type of the computation, and back.
+/// ToNumber converts an element to the type in which it is computed. FromNumber converts it back.
 template <typename T>
 STOWAGE_DEVICE auto ToNumber(T x) {
   if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
@@ -168,7 +172,8 @@ STOWAGE_DEVICE T FromNumber(N y) {
   }
 }
 
-/// Returns x, which is rounded if the result has another float type.
+/// A function that returns its argument. It serves copies and casts, in which FromNumber converts
+/// the result.
 struct SameFn {
   template <typename N>
   STOWAGE_DEVICE N operator()(N x) const {
@@ -182,10 +187,11 @@ struct MapParams {
   std::byte* data[kOperands];  // the result, then the operands
   uint32_t units;
   uint32_t tail;      // elements after the last unit, for a loop of rank 1
-  uint32_t repeated;  // bit k: all elements of a unit are operand k's first
+  uint32_t repeated;  // bit k is set if operand k has stride 0 along a unit
 };
 
-/// Loads a unit of operand `k` at `offset`: n elements, or the first one repeated n times.
+/// Loads a unit of operand `k` at `offset`. Returns n elements, or the first one repeated n times
+/// if bit k of `repeated` is set.
 template <int k, typename T, int n, typename Params>
 STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   const T* from = reinterpret_cast<const T*>(p.data[k]) + offset;
@@ -198,7 +204,7 @@ STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
   return LoadElements<T, n>(from);
 }
 
-/// Returns the offset in operand `k` of element `at` of the tail.
+/// Returns the offset of element `at`, which is in the tail, in operand `k`.
 template <typename Params>
 STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
   return (p.repeated >> k & 1) != 0 ? 0 : at;
@@ -207,7 +213,8 @@ STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
 namespace internal {
 
 inline constexpr int kMapThreads = 256;
-// Units per thread. More units keep more loads in flight, and fewer units need fewer registers.
+// Returns the number of units per thread. With more units, more loads are in flight. With fewer
+// units, a thread uses fewer registers.
 constexpr int MapUnits(int width) {
   return width == 1 ? 4 : width == 16 ? 1 : 2;
 }
@@ -284,8 +291,8 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
 
 }  // namespace internal
 
-/// Returns whether units of `width` elements can be loaded and stored with one instruction.
-/// Operand `k` has elements of `bytes[k]` bytes and starts at `data[k]`.
+/// Returns whether units of `width` elements of every operand can be loaded or stored with one
+/// instruction. Operand `k` has elements of `bytes[k]` bytes and starts at `data[k]`.
 template <int kOperands>
 bool TakesUnits(
     const StridedLoop<kOperands>& loop,
@@ -304,7 +311,7 @@ bool TakesUnits(
   return loop.rank == 1 || loop.dims[0] % width == 0;
 }
 
-/// Returns the params of one kernel launch, for `loop` in units of `width` elements.
+/// Returns the params of one kernel launch that computes `loop` in units of `width` elements.
 template <int kOperands>
 MapParams<kOperands> MapParamsOf(
     const StridedLoop<kOperands>& loop,
@@ -322,9 +329,9 @@ MapParams<kOperands> MapParamsOf(
   return p;
 }
 
-/// Calls `f(params, wide, first)` for each launch of an elementwise kernel. If `wide`, units have
-/// `width` elements, otherwise one. `first` is the index of the launch's first element in the
-/// result.
+/// Calls `f(params, wide, first)` for each kernel launch of an elementwise op with result `y` and
+/// operands `x`. If `wide` is true, units have `width` elements, and otherwise one. `first` is the
+/// offset of the launch's first element in the result.
 template <int kOperands, typename F>
 void ForEachGrid(
     const TensorView& y,
@@ -352,8 +359,8 @@ void ForEachGrid(
 }
 
 /// Enqueues y = F()(x...), where `y` has elements of type Out and the operands have elements of
-/// types In. All operands must have the shape of `y`. Signed integers always use single elements,
-/// to avoid compiling a second kernel.
+/// types In. All operands must have the shape of `y`. If an operand is a signed integer, units are
+/// single elements, to avoid compiling a second kernel.
 template <typename F, typename Out, typename... In>
 void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
                 const std::array<const TensorView*, sizeof...(In)>& x) {
@@ -376,7 +383,8 @@ void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
       });
 }
 
-/// A GpuKernel::enqueue. Result 0, of type Out, is F of the first `kInputs` operands, of type In.
+/// Implements GpuKernel::enqueue for an op whose result 0, of type Out, is F() of its first one or
+/// two operands (`kInputs`), of type In.
 template <typename F, typename Out, typename In, int kInputs>
 void EnqueueLike(const Launch& launch, Queue& queue) {
   const char* name = OpName(launch.op).data();
@@ -389,7 +397,9 @@ void EnqueueLike(const Launch& launch, Queue& queue) {
   }
 }
 
-/// The same for all float types, or for all types except f64.
+/// EnqueueFloats and EnqueueNumbers implement GpuKernel::enqueue for an op whose result 0 is F() of
+/// its first one or two operands of the same type. EnqueueFloats supports f32, f16 and bf16.
+/// EnqueueNumbers supports all types except f64.
 template <typename F, int kInputs>
 void EnqueueFloats(const Launch& launch, Queue& queue) {
   OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
@@ -405,7 +415,7 @@ void EnqueueNumbers(const Launch& launch, Queue& queue) {
   });
 }
 
-// --- Functions constructed from attributes: any float type, with one or two operands ---
+// --- Elementwise functions of one or two float operands, whose constructors take attributes ---
 
 inline float Number(const Attrs& attrs, std::string_view name) {
   return static_cast<float>(attrs.Float(name));
@@ -422,7 +432,7 @@ namespace internal {
 
 inline constexpr int kAttrsMapThreads = 256;
 
-// Returns one unit of n elements at the offsets of the operands.
+// Returns the unit of n results for the operands at these offsets.
 template <typename T, int n, typename Params>
 STOWAGE_DEVICE Elements<T, n> MapWithAttrs(const Params& p,
                                            const int32_t* offset) {
@@ -464,8 +474,8 @@ AttrsMapKernel(STOWAGE_PARAMS(Params) p) {
 
 }  // namespace internal
 
-/// A GpuKernel::enqueue. Result 0 is F(attributes) of the first `kInputs` operands, which are one
-/// or two.
+/// Implements GpuKernel::enqueue for an op whose result 0 is F(attributes) of its first one or two
+/// operands (`kInputs`). They must be f32, f16 or bf16.
 template <typename F, int kInputs>
 void EnqueueWithAttrs(const Launch& launch, Queue& queue) {
   std::array<const TensorView*, static_cast<size_t>(kInputs)> x;

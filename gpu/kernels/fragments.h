@@ -1,11 +1,12 @@
 #ifndef STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 #define STOWAGE_GPU_KERNELS_FRAGMENTS_H_
 
-// Provides the layout of tiles of 16-bit elements in shared memory for matrix loads, and
+// Provides the layout in shared memory of tiles of 16-bit elements, which matrix loads read, and
 // tensor-core multiply-adds for each element type.
 //
-// A tile has rows of kDepth elements, divided into kDepth / 8 chunks of 16 bytes. Swizzled permutes
-// the chunks, so that the eight rows of a matrix load are in different banks:
+// A tile has rows of kDepth elements, which are divided into kDepth / 8 chunks of 16 bytes.
+// Swizzled permutes the chunks of each row, so that the eight chunks that a matrix load reads at a
+// time are in different banks:
 //
 //   LoadMatrix4(a, tile + Swizzled<32>(row, chunk));
 //   MultiplyAdd<BF16>(sum, a, b);
@@ -16,7 +17,7 @@
 
 namespace stowage::gpu {
 
-/// Returns the element offset of chunk `chunk` of row `row`.
+/// Returns the offset of chunk `chunk` of row `row` in a tile, in elements.
 template <int kDepth>
 STOWAGE_DEVICE int Swizzled(int row, int chunk) {
   static_assert(kDepth == 32 || kDepth == 64 || kDepth == 128);

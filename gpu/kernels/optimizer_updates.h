@@ -1,15 +1,17 @@
 #ifndef STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 #define STOWAGE_GPU_KERNELS_OPTIMIZER_UPDATES_H_
 
-// Implements the kernel of optimizer updates, for any update rule.
+// Implements the kernels of optimizer updates as templates over the update rule.
 //
-// A model has a hundred small params for each large one, so one kernel launch updates many
-// tensors. Its params contain a table of tensors, in which each block finds its tensor. Tensors
-// with different settings, such as another learning rate or decay, share the launch as groups. The
-// constants of a step are computed once per block, while the first elements are loaded.
+// Most params of a model are small, so one kernel launch updates many tensors. The params of the
+// kernel contain a table of tensors, in which each block finds its tensor. A group is a set of
+// tensors with the same settings, such as the learning rate and the decay. Tensors of several
+// groups share a launch. The constants of a step are computed once per block, while the first
+// elements are loaded.
 //
-// A step with a fault does not update any tensor, as on the CPU, where the step ends earlier. A
-// group whose scale is infinite (SkipsUpdate) is not updated either.
+// Nothing is updated if an earlier launch of the step has reported a fault. On the CPU, such a step
+// ends before the updates. A group whose scale is infinite (SkipsUpdate in math/optimizer.h) is not
+// updated either.
 //
 //   constinit const GpuKernel SgdUpdate =
 //       updates::UpdateEntry<updates::EnqueueMany<updates::SgdRule>>();
@@ -42,16 +44,16 @@ inline constexpr int64_t kBlockElements = 8192;
 inline constexpr int kMaxGroups = 8;
 inline constexpr int kMaxSettings = 4;
 
-// Operands and attributes that tensors share. Groups are compared byte by byte.
+// The operands and attributes that the tensors of a group share. Groups are compared byte by byte.
 struct Group {
   const float* lr;
   const int64_t* step;            // null if the op has no step
   const int64_t* seed;            // null if the op has no seed
-  const float* scale;             // scales or skips the gradient, null for 1
+  const float* scale;             // scale of the gradient, null for 1
   double settings[kMaxSettings];  // settings of the rule
 };
 
-// Distinguishes the stochastic rounding of a tensor from other tensors.
+// Identifies the random numbers by which a tensor is rounded stochastically (math/random.h).
 struct RoundingId {
   int64_t first;  // index of the random number of element 0
   uint32_t id;
@@ -67,7 +69,7 @@ struct Tensor : std::conditional_t<kRounds, RoundingId, NoRoundingId> {
   bool wide;  // true if all data are aligned for units
 };
 
-// The params of a launch, with as many tensors as fit.
+// The params of a kernel launch, with as many tensors as fit in kMaxParamBytes.
 template <int kOperands, bool kRounds>
 struct UpdateParams {
   static constexpr size_t kMaxTensors =
@@ -75,7 +77,7 @@ struct UpdateParams {
        2 * sizeof(int32_t)) /
       sizeof(Tensor<kOperands, kRounds>);
 
-  const uint32_t* fault;  // *fault is kNoFault if there was no fault so far
+  const uint32_t* fault;  // *fault is kNoFault if there is no fault so far
   Group groups[kMaxGroups];
   Tensor<kOperands, kRounds> tensors[kMaxTensors];
   int32_t num_groups;
@@ -91,10 +93,11 @@ struct UpdateParams {
 
 // --- The rules ----------------------------------------------------------------
 //
-// For elements of T, a rule defines its operands, the names of its settings, its constants of a
-// step, and the update of a unit of elements. A rule that derives from RoundedStochastically also
-// receives the tensor's id and indices of random numbers. A rule that derives from UpdatedByBlock
-// updates blocks of kMomentBlock elements, one per warp.
+// A rule is a class template over the element type T of the params. It defines its operands, the
+// names of its settings, the constants of a step, and the update of a unit, which is a few adjacent
+// elements. The updates of a rule that derives from RoundedStochastically also receive the tensor's
+// id and the indices of random numbers. A rule that derives from UpdatedByBlock updates blocks of
+// kMomentBlock elements. A warp updates one of these blocks at a time.
 
 struct RoundedStochastically {};
 struct UpdatedByBlock {};
@@ -126,8 +129,8 @@ inline constexpr bool kUpdatesByBlock = std::is_base_of_v<UpdatedByBlock, Rule>;
 template <typename Rule>
 using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsStochastically<Rule>>;
 
-// The common base of Adam and AdamW. The decay is part of the gradient (Adam), or is applied to the
-// weight separately (AdamW).
+// The common base of the rules of Adam and AdamW. Adam adds the decay to the gradient. AdamW
+// (kDecoupled) applies it to the weight directly.
 template <bool kDecoupled>
 struct AdamOf {
   static constexpr bool kHasStep = true;
@@ -179,8 +182,9 @@ STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   return low;
 }
 
-// Updates `count` elements of a tensor from `begin` on, unless `well` is false. `begin` and `count`
-// must be multiples of n. `constants` is shared by the block and computed here.
+// Updates `count` elements of a tensor, starting at `begin`, in units of n elements. Does nothing
+// if `well` is false. `begin` and `count` must be multiples of n. Computes `constants`, which the
+// block shares.
 template <typename Rule, int n, typename Its>
 STOWAGE_DEVICE void UpdateUnits(const Its& tensor, int64_t begin, int64_t count,
                                 bool well, const Group& group,
@@ -229,7 +233,7 @@ UpdateKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
   }
 }
 
-// Updates blocks of elements that share a scale.
+// Runs a rule that derives from UpdatedByBlock, whose blocks of elements share a scale.
 template <typename Rule>
 STOWAGE_KERNEL(kThreads, 2)
 UpdateBlocksKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
@@ -272,7 +276,8 @@ inline bool AnyOverlap(std::span<const TensorView> a,
   }
   return false;
 }
-// Returns whether two launches must not run concurrently.
+// Returns whether two launches must not run concurrently, because one writes an operand of the
+// other.
 inline bool Depend(const Launch& a, const Launch& b) {
   return AnyOverlap(a.outputs, b.inputs) || AnyOverlap(b.outputs, a.inputs);
 }
@@ -282,8 +287,9 @@ class Table {
  public:
   Table(const char* name, Queue& queue) : name_(name), queue_(queue) {}
 
-  // Adds a launch to the table. Enqueues the pending kernel launch first if `launch` does not fit.
-  // `before` are the launches that were added earlier.
+  // Adds a launch to the table. If `launch` does not fit or depends on a launch in the table,
+  // enqueues the kernel launch for the current table first. `before` must contain the launches that
+  // were added earlier, in order.
   void Add(std::span<const Launch> before, const Launch& launch) {
     const Group group = GroupOf(launch);
     const auto in_grid = before.last(static_cast<size_t>(params_.num_tensors));
@@ -368,7 +374,7 @@ class Table {
   ParamsOf<Rule> params_ = {};
 };
 
-// Enqueues one or more launches of a rule, in few kernel launches.
+// Enqueues one or more launches of the same op and element type, in few kernel launches.
 template <typename Rule>
 void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   Table<Rule> table(OpName(launches[0].op).data(), queue);
@@ -378,7 +384,8 @@ void EnqueueRule(std::span<const Launch> launches, Queue& queue) {
   table.Flush();
 }
 
-// Enqueues launches of any element types. Consecutive launches of one type share kernel launches.
+// Enqueues launches of the same op, which may have different element types. Consecutive launches of
+// one type share kernel launches.
 template <template <typename> typename Rule>
 void EnqueueMany(std::span<const Launch> launches, Queue& queue) {
   while (!launches.empty()) {

@@ -1,15 +1,16 @@
 #ifndef STOWAGE_GPU_KERNELS_ROWS_H_
 #define STOWAGE_GPU_KERNELS_ROWS_H_
 
-// Processes rows of contiguous elements. Provides reductions over a warp or a block, loads and
-// stores of rows, and sums over rows for the gradients of norm params.
+// Provides device functions that process rows of contiguous elements: reductions over a warp or a
+// block, and loads and stores. Also provides the sums over rows for the gradients of the params of
+// norms.
 //
 //   STOWAGE_SHARED(float, scratch, kWarpSize);
 //   const float total = BlockSum(mine, &scratch[0]);
 //
-// Reductions add in an order that depends only on the size of the block, so the same values produce
-// the same bits. All threads of the warp or block must call them, and none may have returned. All
-// threads receive the result. Scratch may be reused immediately.
+// A sum is added in an order that depends only on the size of the block, so the same values produce
+// the same bits. All threads of the warp or block must call a reduction, so none may have returned.
+// All threads receive the result. Scratch may be reused immediately after the call.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +26,7 @@
 
 namespace stowage::gpu {
 
-/// Returns the sum over the 32 lanes.
+/// Returns the sum over the 32 lanes of the warp.
 template <typename T>
 STOWAGE_DEVICE T WarpSum(T v) {
   for (int mask = kWarpSize / 2; mask > 0; mask /= 2) v += ShuffleXor(v, mask);
@@ -38,7 +39,7 @@ STOWAGE_DEVICE T Larger(T a, T b) {
   return a != a || a > b ? a : b;
 }
 
-/// Returns the maximum over the 32 lanes, or NaN if any is NaN.
+/// Returns the maximum over the 32 lanes of the warp, or NaN if any value is NaN.
 template <typename T>
 STOWAGE_DEVICE T WarpMax(T v) {
   for (int mask = kWarpSize / 2; mask > 0; mask /= 2) {
@@ -58,7 +59,7 @@ STOWAGE_DEVICE T BlockSum(T v, T* scratch) {
   return v;
 }
 
-/// Returns the maximum over the block, or NaN if any is NaN. `scratch` is as in BlockSum.
+/// Returns the maximum over the block, or NaN if any value is NaN. `scratch` is as in BlockSum.
 template <typename T>
 STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
   v = WarpMax(v);
@@ -72,11 +73,11 @@ STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
 
 // --- Reading rows ------------------------------------------------------------
 //
-// Rows are read 16 bytes at a time. Rows that are aligned to 16 bytes (kPacked) are read with one
-// load, and other rows element by element. A thread reads the same elements in both cases, so sums
-// do not depend on the address of a row. For the same reason, kernels specify fused multiply-adds
-// (fmaf) explicitly, and contain no other expression that the compiler could fuse in one kernel
-// but not in the other.
+// Rows are read in packs of 16 bytes. A pack is read with one load if rows are aligned to 16 bytes
+// (kPacked), and otherwise element by element. A thread reads the same elements in both cases, so
+// sums do not depend on the address of a row. For the same reason, kernels use fused multiply-adds
+// (fmaf) explicitly, and contain no other expression that the compiler could fuse in the kernel for
+// packed rows but not in the other, or vice versa.
 //
 //   const T* row = p.x + r * p.n;
 //   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
@@ -84,16 +85,16 @@ STOWAGE_DEVICE T BlockMax(T v, T* scratch) {
 //     ...
 //   }
 
-/// Threads of a block. A block works on one row, or on one row per warp.
+/// The number of threads in a block. A block processes one row, or one row per warp.
 inline constexpr int kRowThreads = 256;
 inline constexpr int kRowWarps = kRowThreads / kWarpSize;
 
 /// The maximum number of elements in a row that one warp processes.
 inline constexpr int64_t kMaxWarpRow = 1024;
 
-/// The work of a thread in a block of kRowThreads threads: its row, its index among the threads of
-/// the row, and the number of these threads. A warp processes a row of up to kMaxWarpRow elements,
-/// and a block processes a longer row.
+/// The position of a thread of a block of kRowThreads threads: its row, its index among the threads
+/// that process the row, and the number of these threads. Rows of up to kMaxWarpRow elements are
+/// processed by a warp, and longer rows by a block.
 struct RowPlace {
   explicit STOWAGE_DEVICE RowPlace(int64_t n)
       : of_block(n > kMaxWarpRow),
@@ -105,12 +106,14 @@ struct RowPlace {
   int thread, threads;
 };
 
-/// Returns the grid for rows of n elements. The last block may have warps without a row.
+/// Returns the grid for `rows` rows of n elements. The last block may have warps without a row.
 inline Grid RowGrid(int64_t rows, int64_t n) {
   return {.x = BlocksFor(rows, n > kMaxWarpRow ? 1 : kRowWarps)};
 }
 
-/// Returns the kPackSize<T> elements of `row` from index `i` on, with `fill` from index `n` on.
+/// Returns the kPackSize<T> elements of `row` that start at index `i`. Elements from index `n` on
+/// are `fill`. kPacked requires that `row` is aligned to 16 bytes and that `i` is a multiple of
+/// kPackSize<T>.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   if (kPacked && i + kPackSize<T> <= n) return LoadPack(row + i);
@@ -121,7 +124,8 @@ STOWAGE_DEVICE Pack<T> LoadOfRow(const T* row, int64_t i, int64_t n, T fill) {
   return pack;
 }
 
-/// The same for packed rows of whole packs (PacksAreWhole), with fewer registers.
+/// Returns the same as LoadOfRow, using fewer registers. kPacked also requires that the row
+/// consists of whole packs (PacksAreWhole).
 template <bool kPacked, typename T>
 STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
                                       T fill) {
@@ -135,7 +139,8 @@ STOWAGE_DEVICE Pack<T> LoadOfWholeRow(const T* row, int64_t i, int64_t n,
   }
 }
 
-/// Stores the elements of a pack at index `i`, except for elements from index `n` on.
+/// Stores the elements of a pack, starting at index `i` of `row`, except for elements from index
+/// `n` on. kPacked is as in LoadOfRow.
 template <bool kPacked, typename T>
 STOWAGE_DEVICE void StoreOfRow(T* row, int64_t i, int64_t n,
                                const Pack<T>& pack) {
@@ -155,19 +160,20 @@ STOWAGE_DEVICE void StoreOfWholeRow(T* row, int64_t i, int64_t n,
   }
 }
 
-/// Returns a b, rounded. The multiplication is not fused with an addition.
+/// Returns a b, rounded. The compiler cannot fuse the multiplication with an addition.
 STOWAGE_DEVICE float RoundedProduct(float a, float b) {
   return fmaf(a, b, 0.0f);
 }
 
-/// Returns e^x, computed with the approximate Exp2. The relative error grows by 2^-24 |x|. This is
-/// precise enough for weights that are summed.
+/// Returns e^x, computed by Exp2. The relative error exceeds the error of Exp2 by up to 2^-24 |x|.
+/// This is precise enough for terms of a sum.
 STOWAGE_DEVICE float FastExp(float x) {
   constexpr float kLog2E = 1.4426950408889634f;
   return Exp2(x * kLog2E);
 }
 
-/// Returns whether the rows of all `operands`, `stride` elements apart, are aligned to 16 bytes.
+/// Returns whether the rows of all `operands` are aligned to 16 bytes. Each operand has `rows` rows
+/// of T, which are `stride` elements apart.
 template <typename T, typename... Operands>
 bool RowsArePacked(int64_t rows, int64_t stride, const Operands*... operands) {
   return (IsPackAligned(operands) && ...) &&
@@ -183,14 +189,16 @@ bool PacksAreWhole(int64_t n, const Operands*... operands) {
 
 // --- Norms -------------------------------------------------------------------
 
-/// The maximum number of elements in a row that stays in the registers of a block.
+/// The maximum number of elements in a row that a block holds in its registers.
 inline constexpr int64_t kMaxBlockRow = 8192;
-/// Block sizes in the gradient of a norm: the warps of a block whose warps process separate rows,
-/// and the threads of a block that processes rows longer than kMaxBlockRow.
+/// Block sizes in the gradient of a norm. kGradWarps is the number of warps in a block whose warps
+/// process separate rows. kLongThreads is the number of threads in a block that processes rows
+/// longer than kMaxBlockRow.
 inline constexpr int kGradWarps = 4;
 inline constexpr int kLongThreads = 512;
 
-/// Returns the sum over the kThreads threads of a row. `scratch` must have kWarpSize elements.
+/// Returns the sum over the threads that process a row: a warp if kThreads is kWarpSize, and
+/// otherwise the block. `scratch` must have kWarpSize elements in shared memory.
 template <int kThreads, typename Scratch>
 STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
   if constexpr (kThreads == kWarpSize) {
@@ -200,10 +208,12 @@ STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
   }
 }
 
-/// Selects the kernel of a norm's gradient for rows of n elements. Calls `rows(row_threads, packs,
-/// threads)` with the number of threads per row and the number of packs per thread, as constants,
-/// and the number of threads per block. Calls `long_rows()` for rows longer than kMaxBlockRow.
-/// There are kernels for up to 8, 16, 24 and 32 elements per thread. Unpacked rows use 32.
+/// Selects the kernel of a norm's gradient for rows of n elements. For rows of up to kMaxBlockRow
+/// elements, calls `rows(row_threads, packs, threads)` with the number of threads per row and the
+/// number of packs per thread, which are integral constants, and the number of threads per block.
+/// Otherwise calls `long_rows()`. A thread processes up to 24 or 32 elements of a row if a warp
+/// processes the row, and up to 8, 16 or 32 if a block does. It is always 32 for rows that are not
+/// packed.
 template <typename T, bool kPacked, typename RowsFn, typename LongFn>
 void OnGradRows(int64_t n, const RowsFn& rows, const LongFn& long_rows) {
   constexpr int kEight = 8 / kPackSize<T>;
@@ -235,22 +245,23 @@ void OnGradRows(int64_t n, const RowsFn& rows, const LongFn& long_rows) {
 
 // --- Sums over rows ----------------------------------------------------------
 //
-// Each block of a first kernel writes a sum of every column. A second kernel, defined here, adds
-// the sums of all blocks in order. It computes the same bits for one norm as for many norms.
+// Each block of a first kernel writes a sum of every column. A second kernel, which is defined
+// here, adds the sums of all blocks in a fixed order. One launch of it can serve several norms. The
+// bits of a sum do not depend on how many.
 //
 //   const int64_t blocks = SumBlocks(rows);  // blocks of the first kernel
 //   const ColumnSum sums[] = {{partial, dgamma, n, blocks}};
 //   EnqueueColumnSums<T, 2>("dgamma", sums, queue);
 
-/// Returns the number of blocks of the first kernel. It is enough to occupy the device, and keeps
-/// the sums small compared to the operands.
+/// Returns the number of blocks of the first kernel. It is large enough to occupy the device, and
+/// so small that the sums are small compared with the operands.
 inline int64_t SumBlocks(int64_t rows) {
   constexpr int64_t kMax = 512;
   constexpr int64_t kRows = 8;  // minimum per block
   return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMax);
 }
 
-/// The partial sums of one param's gradient, and the address of the gradient.
+/// The partial sums of the gradient of one param, and the address of the gradient.
 struct ColumnSum {
   const float* partial;  // (blocks, n)
   void* to;              // n elements
@@ -258,7 +269,7 @@ struct ColumnSum {
   int64_t blocks;
 };
 
-/// The sums of one kernel launch, at most kMax.
+/// The params of a kernel launch that adds up to kMax sums.
 template <int kMax>
 struct ColumnSumsParams {
   ColumnSum sums[kMax];
@@ -266,8 +277,8 @@ struct ColumnSumsParams {
 
 namespace internal {
 
-// A block adds 32 columns of sum number BlockIdY(). The blocks of the first kernel are distributed
-// over its warps.
+// A block adds 32 columns of the sum with index BlockIdY(). Each warp adds the partial sums of some
+// blocks of the first kernel, and then the warps' sums are added.
 template <typename T, int kMax>
 STOWAGE_KERNEL(kRowThreads)
 AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
@@ -293,8 +304,8 @@ AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kMax>) p) {
 
 }  // namespace internal
 
-/// Enqueues a kernel that adds the sums of all blocks for each param, into elements of T. There
-/// must be 1 to kMax sums.
+/// Enqueues a kernel that adds the partial sums of each param, and stores them as elements of T.
+/// There must be 1 to kMax `sums`. `name` must be a string literal.
 template <typename T, int kMax>
 void EnqueueColumnSums(const char* name, std::span<const ColumnSum> sums,
                        Queue& queue) {

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_GPU_KERNELS_SOFTMAX_H_
 #define STOWAGE_GPU_KERNELS_SOFTMAX_H_
 
-// Computes softmax statistics and cross entropy of rows of logits. The online softmax finds the
-// largest element and the sum of exp(x - largest) of a row in one read, with a warp or a block
-// (Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018). cross_entropy and
-// linear_cross_entropy share the loss of rows.
+// Computes the softmax statistics and the cross-entropy of rows of logits. The statistics are the
+// largest element of a row and the sum of exp(x - largest). A warp or a block computes them with
+// one read of the row, by the online softmax (Milakov & Gimelshein, "Online normalizer calculation
+// for softmax", 2018). cross_entropy and linear_cross_entropy share the kernel that computes the
+// loss of each row.
 //
 //   const SoftmaxSums row = OverBlock(OwnSums<kPacked>(x, n, thread, threads),
 //                                     &scratch[0]);
@@ -31,12 +32,14 @@ struct SoftmaxSums {
   STOWAGE_DEVICE float LogSumExp() const { return largest + logf(sum); }
 };
 
-/// Returns the shift of exponents. It is 0 for a row of only -inf, whose sum is then 0 and not NaN.
+/// Returns the number that is subtracted from the elements of a row. It is 0 for a row of only
+/// -inf, so that the sum of the row is 0 and not NaN.
 STOWAGE_DEVICE float Shift(float largest) {
   return largest == -INFINITY ? 0.0f : largest;
 }
 
-/// Returns the sums over one thread's elements of a row.
+/// Returns the statistics of the elements of row `x` that thread `thread` of `threads` reads. The
+/// row has n elements. kPacked is as in LoadOfRow (gpu/kernels/rows.h).
 template <bool kPacked, typename T>
 STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
                                    int threads) {
@@ -60,14 +63,14 @@ STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
   return own;
 }
 
-/// Returns the sums over the 32 lanes of the warp.
+/// Returns the statistics over the 32 lanes of the warp.
 STOWAGE_DEVICE SoftmaxSums OverWarp(const SoftmaxSums& own) {
   const float largest = WarpMax(own.largest);
   return {largest, WarpSum(RoundedProduct(
                        own.sum, FastExp(own.largest - Shift(largest))))};
 }
 
-/// Returns the sums over the block. `scratch` must have kWarpSize elements in shared memory.
+/// Returns the statistics over the block. `scratch` must have kWarpSize elements in shared memory.
 STOWAGE_DEVICE SoftmaxSums OverBlock(const SoftmaxSums& own, float* scratch) {
   const float largest = BlockMax(own.largest, scratch);
   return {largest, BlockSum(RoundedProduct(
@@ -75,7 +78,7 @@ STOWAGE_DEVICE SoftmaxSums OverBlock(const SoftmaxSums& own, float* scratch) {
                             scratch)};
 }
 
-/// Rows of logits with their labels, and the addresses of their losses.
+/// The rows of logits, their labels, and the addresses to which EnqueueRowLosses writes results.
 struct LossRows {
   DType dtype = DType::kF32;  // element type of the logits: f32, f16 or bf16
   std::byte* logits = nullptr;
@@ -85,8 +88,8 @@ struct LossRows {
   const std::byte* labels = nullptr;
   DType label_dtype = DType::kI32;  // i32 or i64
   float* log_sum_exp = nullptr;     // per row, may be null
-  float* losses = nullptr;          // per row, multiplied by its weight
-  float* unweighted = nullptr;      // per row without weights, may be null
+  float* losses = nullptr;          // per row, multiplied by the row's weight
+  float* unweighted = nullptr;      // per row, without its weight, may be null
   const float* weights = nullptr;   // per row, or null if all are 1
   /// If not null, each row of logits is replaced by its gradient,
   /// (softmax - onehot(label)) * dloss * scale * weight.
@@ -94,12 +97,13 @@ struct LossRows {
   float scale = 0;
 };
 
-/// Enqueues a kernel that computes the loss of each row, log_sum_exp - logits[label], times its
-/// weight. If a label is out of range, the kernel reports a fault. The loss of the row is then 0,
-/// and its gradient omits the term of the label.
+/// Enqueues a kernel that computes the loss of each row, which is log_sum_exp - logits[label],
+/// multiplied by the weight of the row. If a label is out of range, the kernel reports a fault. The
+/// loss of the row is then 0, and its gradient lacks the term of the label.
 void EnqueueRowLosses(const LossRows& rows, Queue& queue);
 
-/// Enqueues the computation of the mean of `count` values, which are added in a fixed order.
+/// Enqueues a kernel that writes the mean of `count` values, which it adds in a fixed order, to
+/// `mean`.
 void EnqueueMean(const float* values, int64_t count, float* mean, Queue& queue);
 
 }  // namespace stowage::gpu

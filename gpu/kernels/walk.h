@@ -3,15 +3,15 @@
 
 // Computes the offsets of strided operands in elementwise kernels, and copies strided tensors.
 //
-// The host merges dimensions that are contiguous in every operand: contiguous operands become one
-// axis, and a bias added to rows becomes two. It then divides the loop into segments whose offsets
-// fit in 32 bits, nearly always a single one. On the device, a unit of work is an element or a
-// pack of elements. The index of a unit becomes an offset in every operand with one division per
-// axis, except for the last.
+// The host merges adjacent dimensions if the outer one continues the inner one in every operand.
+// Contiguous operands thus become one axis, and a bias that is added to rows becomes two. The host
+// then divides the loop into segments whose offsets fit in 32 bits. There is nearly always only
+// one. On the device, a unit of work is an element or a pack of elements. The offset of a unit in
+// every operand is computed from its index, with one division per axis, except for the last axis.
 //
 //   const auto loop = MergeAxes<3>(shape, {&y.strides, &a.strides, &b.strides});
 //   ForEachPiece(loop, [&](const StridedLoop<3>& piece, const auto& first) {
-//     // Operand k of the segment starts first[k] elements after the start of operand k.
+//     // In the segment, operand k starts first[k] elements after its first element.
 //     params.walk = Walk<3>::Over(piece, 1);
 //   });
 //
@@ -48,8 +48,8 @@ struct Divisor {
   }
 };
 
-/// The dimensions and strides of a loop, in elements, innermost axis first. The loop has at least
-/// one axis. Operand 0 is the result.
+/// The dimensions of a loop and the strides of its operands in elements, innermost axis first. The
+/// loop has at least one axis. Operand 0 is the result.
 template <int kOperands>
 struct StridedLoop {
   static constexpr size_t kCount = static_cast<size_t>(kOperands);
@@ -65,7 +65,8 @@ struct StridedLoop {
   }
 };
 
-/// Returns the loop over `shape`, with adjacent axes merged if the strides of all operands allow.
+/// Returns the loop over `shape`, for operands with these strides. Adjacent axes are merged if the
+/// outer one continues the inner one in every operand.
 template <int kOperands>
 StridedLoop<kOperands> MergeAxes(
     const Shape& shape,
@@ -97,8 +98,8 @@ StridedLoop<kOperands> MergeAxes(
 /// The exclusive upper bound of offsets and element indices in a segment.
 inline constexpr int64_t kMaxReach = int64_t{1} << 31;
 
-/// Calls `f(segment, first)` for segments that cover the loop. `first` is an int64_t per operand,
-/// the offset of the segment in the operand.
+/// Calls `f(segment, first)` for segments that cover the loop. All offsets in a segment are below
+/// kMaxReach. `first` has the offset of the segment in each operand.
 template <int kOperands, typename F>
 void ForEachPiece(
     const StridedLoop<kOperands>& loop, const F& f,
@@ -144,8 +145,8 @@ struct Walk {
   Divisor dims[kMaxRank];  // in units, and unset for the last axis
   int32_t steps[kMaxRank][kOperands] = {};  // in elements
 
-  /// Returns the walk with `width` elements per unit. If the rank is above 1, `width` must divide
-  /// `dims[0]`. `loop` must be a segment from ForEachPiece.
+  /// Returns the walk over `loop` with `width` elements per unit. If the rank is above 1, `width`
+  /// must divide `loop.dims[0]`. `loop` must be a segment from ForEachPiece.
   static Walk Over(const StridedLoop<kOperands>& loop, int width) {
     Walk walk;
     walk.rank = loop.rank;
@@ -163,7 +164,7 @@ struct Walk {
     return walk;
   }
 
-  /// Computes the offsets of each `units[i]` in every operand, in elements.
+  /// Computes the offset of each unit `units[i]` in every operand, in elements.
   template <int n>
   STOWAGE_HOST_DEVICE void Locate(const uint32_t (&units)[n],
                                   int32_t (&offsets)[n][kOperands]) const {
@@ -191,9 +192,9 @@ struct Walk {
   }
 };
 
-/// Enqueues y = x for operands of one shape and one element type, with any strides. `y` may alias
-/// `x` if both are contiguous. Otherwise they must not overlap. `name` must be a string literal,
-/// which errors and profiles show.
+/// Enqueues the copy y = x. Both must have the same shape and element type, and may have any
+/// strides. `y` may be `x` if both are contiguous. Otherwise they must not overlap. `name` must be
+/// a string literal, which errors and profiles show.
 void CopyStrided(const char* name, Queue& queue, const TensorView& y,
                  const TensorView& x);
 
