@@ -132,7 +132,7 @@ Status DefineKernel(OpKind op, const CpuKernel& kernel);
 bool Takes(const CpuKernel& kernel, const OpArgs& args);
 
 /// Returns the kernel that runs `node`: the table's `widened` if RunsWidened, and otherwise the
-/// kernel of its op. If no table is passed, the table is that of RunningCpuTarget.
+/// kernel of its op. Without `table`, uses the table of RunningCpuTarget.
 const CpuKernel& KernelOf(const Graph& graph, const Node& node,
                           const KernelTable& table);
 const CpuKernel& KernelOf(const Graph& graph, const Node& node);

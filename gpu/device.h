@@ -111,7 +111,7 @@ class Device {
   virtual Status Fill(std::byte* to, uint8_t value, Bytes bytes,
                       Stream stream) = 0;
   virtual Status Launch(const KernelCall& call, Stream stream) = 0;
-  /// Enqueues a matmul with the algorithm that Prepare chose for the shape of the call.
+  /// Enqueues a matmul, which must have been prepared, with the algorithm that Prepare chose.
   virtual Status MatMul(const MatMulCall& call, Stream stream) = 0;
   /// Enqueues the messages (Queue::Exchange). If a rank is lost, the work on the stream may never
   /// complete.

@@ -130,7 +130,8 @@ struct FaultSlot {
 
 /// The tensor-core algorithms of 16-bit attention and its gradient. They round at the same points
 /// of the computation but may add in different orders. An algorithm is therefore chosen once per
-/// launch and reused (gpu/attention_autotuner.h).
+/// launch and reused (gpu/attention_autotuner.h). Of equally fast algorithms, the first in this
+/// order is chosen.
 ///
 /// To add an algorithm, add a name here, a row to the table in attention_autotuner.cc, and its
 /// functions to the tables in gpu/kernels/attention.cu.cc.
@@ -233,8 +234,8 @@ class Queue {
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Returns the number of blocks that have at least `n` threads in total, with `threads` threads
-/// each. Returns at least 1.
+/// Returns the number of blocks for `n` items, if each block processes `threads` items. Returns at
+/// least 1.
 constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
   const int64_t blocks = CeilDiv(n, threads);
   return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);

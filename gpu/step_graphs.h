@@ -123,8 +123,8 @@ inline constexpr Bytes kBranchTrialBytes = 64;
 /// error. Launches a graph on `stream` that has nested branches and a branch that a fault disables.
 /// Chooses each body, makes invalid choices, and checks which bodies ran. `scratch` is device
 /// memory that is aligned to 64 bytes. Returns kUnsupported if the device does not support branches
-/// in graphs, or if other bodies than the chosen ones ran. Propagates errors of the device. The
-/// caller must let the host take branches after any error.
+/// in graphs, or if the bodies that ran are not the chosen ones. Propagates errors of the device.
+/// The caller must let the host take branches after any error.
 Status TryGraphBranches(Device& device, Stream stream,
                         std::span<std::byte, kBranchTrialBytes> scratch);
 

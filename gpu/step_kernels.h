@@ -29,7 +29,7 @@ namespace stowage::gpu {
 /// The state of a program on the device between its steps.
 struct StepRecord {
   uint64_t step = 0;          // the step that runs, or that will run next
-  uint32_t fault = kNoFault;  // the lowest launch with a fault
+  uint32_t fault = kNoFault;  // smallest index of a launch with a fault
   uint32_t non_finite = 0;    // 1 if a checked run found a non-finite result
 };
 

@@ -63,11 +63,12 @@
 // bits in bits 2g and 2g + 1 of scales_high. The nibbles of a group are laid out as in a block of
 // 32.
 //
-// TQ1_0: A byte contains up to five base-3 digits, which are q of as many numbers. The first digit
-// is the most significant. The five digits form an integer v, and the byte is 256 v / 243, rounded
-// up. There are three runs of bytes: 32 bytes with five digits each, 16 bytes with five digits
-// each, and 4 bytes with four digits each. A run begins with the numbers of the first digits of all
-// its bytes, then come the numbers of the second digits, and so on.
+// TQ1_0: A byte contains five base-3 digits, the most significant one first. The digits form an
+// integer v, and the byte is 256 v / 243, rounded up. Each digit is q of a number. If a byte has
+// only four numbers, its fifth digit is 0. There are three runs of bytes: 32 bytes with five
+// numbers each, 16 bytes with five numbers each, and 4 bytes with four numbers each. The order of a
+// run's numbers is: those of the first digits of all its bytes, then those of the second digits,
+// and so on.
 //
 // MXFP4: e2m1 is a float with a sign bit, two exponent bits and one mantissa bit (OCP Microscaling
 // Formats 1.0).

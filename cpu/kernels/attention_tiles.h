@@ -220,11 +220,11 @@ void MultiplyRow(Range seen, const T* x, T* row) {
                 [&](auto at) { at.Store(row, at.Load(row) * at.Load(x)); });
 }
 
-/// Replaces each score s in the columns `seen` of a row by exp(scale s - largest), and sets the
-/// other columns of the tile to zero. `scale` must be positive. Before, updates `largest`, the
-/// maximum of scale s over all tiles of the row so far. Then updates `total`, the sum of the
-/// exponentials. Returns the factor by which all sums over the row's earlier tiles must be
-/// multiplied. `total` has already been multiplied.
+/// Processes one row of a tile. First updates `largest`, which is the maximum of scale s over the
+/// scores s of all tiles of the row so far. Then replaces each score s in the columns `seen` by
+/// exp(scale s - largest), and sets the other columns of the tile to zero. Returns the factor by
+/// which the caller must multiply its sums over the row's earlier tiles. `total`, the sum of the
+/// exponentials over all tiles so far, is multiplied here. `scale` must be positive.
 template <typename T>
 T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();

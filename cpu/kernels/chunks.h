@@ -25,9 +25,9 @@ constexpr int64_t RowsPerChunk(int64_t columns) {
   return std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, columns));
 }
 
-/// Divides the rows of a matrix whose columns are summed into `count` chunks of `piece` rows. The
-/// last chunk may be shorter. Each chunk has its own partial sum of every column. There are at most
-/// 32 chunks, so that the partial sums are small compared with the matrix.
+/// Divides the rows of a matrix into `count` chunks of `piece` rows, for kernels that sum every
+/// column. The last chunk may be shorter. Each chunk has its own partial sums. There are at most 32
+/// chunks, so that the partial sums are small compared with the matrix.
 struct RowSumChunks {
   RowSumChunks(int64_t of_rows, int64_t of_columns)
       : columns(of_columns),

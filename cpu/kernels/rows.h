@@ -5,7 +5,7 @@
 // log-sum-exp and the gradient of the cross-entropy.
 //
 //   T largest = RowMax(n, x);
-//   T total = RowSum<T>(n, [&](auto at) { return Exp(at.Load(x)); });
+//   T total = RowSum<T>(n, [&](auto at) { return Exp(at.Load(x, -infinity)); });
 //
 //   const T lse = LogSumExp(n, x);
 //   LogitsGrad(n, x, lse, label, dloss / rows, dx);
