@@ -3,9 +3,9 @@
 
 // Provides CublasLt, which computes matmuls with cuBLASLt. The library is loaded at run time.
 //
-// The API with cublasHandle_t is not used, because it allocates memory on the device. In this API
-// the caller provides all workspaces. An algorithm is chosen once for each shape, layout and
-// alignment, and reused, so a matmul produces the same bits every time. With a folder
+// The API with cublasHandle_t is not used, because it allocates memory on the device. With
+// cuBLASLt, the caller provides all workspaces. An algorithm is chosen once for each shape, layout
+// and alignment, and reused, so a matmul produces the same bits every time. With a folder
 // (KeepAlgorithms), the fastest of the library's proposals is chosen, and later processes read the
 // choice from the folder (gpu/matmul_algorithms.h). Without a folder, the first proposal that runs
 // is chosen. f32 is computed in f32, not in TF32. bf16 and f16 are accumulated in f32. Epilogues

@@ -26,12 +26,11 @@ namespace stowage::gpu {
 
 inline constexpr size_t kMaxTensorMapDims = 5;
 
-/// An array, and the sizes of a box. The innermost dimension comes first. Entries from index `rank`
-/// on must be
-/// 0. The PTX ISA requires the following. `data` must be aligned to 16 bytes. Sizes must be in [1,
-/// 2^32]. `steps[0]` must be `element_bytes`, and further steps must be multiples of 16 below 2^40,
-/// in any order. Sides of the box must be in [1, 256]. `box[0] * element_bytes` must be a multiple
-/// of 16, and at most `swizzle` unless `swizzle` is 0.
+/// An array, and the sizes of a box. The innermost dimension comes first, and entries of the arrays
+/// beyond the first `rank` must be zero. The PTX ISA requires the following. `data` must be aligned
+/// to 16 bytes. Sizes must be in [1, 2^32]. `steps[0]` must be `element_bytes`, and further steps
+/// must be multiples of 16 below 2^40, in any order. Sides of the box must be in [1, 256].
+/// `box[0] * element_bytes` must be a multiple of 16, and at most `swizzle` unless `swizzle` is 0.
 struct TensorMapSpec {
   const void* data = nullptr;
   int element_bytes = 0;                              // must be 2

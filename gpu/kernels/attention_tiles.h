@@ -153,11 +153,11 @@ STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
   }
 }
 
-/// Rounds the sums of a strip, which are a float[4] for every 8 columns, and writes them to global
-/// memory. Before, multiplies rows of half 0 by `factor[0]`, and rows of half 1 by `factor[1]`.
-/// Uses the 16 rows of `tile` from `strip_row` on as scratch, which no other warp may use. `first`
-/// is the position of the strip's first row in the sequence, whose length is `length`, and `head`
-/// points to row 0.
+/// Multiplies the sums of a strip by `factor[0]` in rows of half 0 and by `factor[1]` in rows of
+/// half 1, rounds them to T, and writes them to global memory. `sum` has a float[4] for every 8
+/// columns. Uses the 16 rows of `tile` from `strip_row` on as scratch, which no other warp may use.
+/// `first` is the position of the strip's first row in the sequence, whose length is `length`, and
+/// `head` points to row 0.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                T* tile, int strip_row, T* head,

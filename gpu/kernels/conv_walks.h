@@ -74,14 +74,15 @@ struct Walk {
   }
 };
 
-/// Returns the walk of conv, whose elements of y read x.
+/// Returns the walk of conv along a dimension, in which elements of y read x.
 STOWAGE_DEVICE Walk ForwardWalk(const ConvAxis& dim) {
   return {dim.out, dim.kernel, -dim.before, dim.stride, dim.dilation,
           dim.in,  0,          1,           0,          1};
 }
 
-/// Returns the walk of the elements of x in one phase, which read dy. They use the elements `k` of
-/// the convolution kernel for which the stride divides `phase + before - k * dilation`.
+/// Returns the walk of conv_transpose along a dimension, in which the elements of x in one phase
+/// read dy. They use the elements `k` of the convolution kernel for which the stride divides `phase
+/// + before - k * dilation`.
 STOWAGE_DEVICE Walk BackwardWalk(const ConvAxis& dim, int phase) {
   int common = dim.dilation;
   for (int rest = dim.stride; rest != 0;) {
@@ -143,8 +144,8 @@ STOWAGE_DEVICE Walks ForwardWalks(const ConvShapes& s) {
   return {ForwardWalk(s.d), ForwardWalk(s.h), ForwardWalk(s.w)};
 }
 
-/// The work of a block, which is part of one phase of a conv_transpose or of a conv, whose only
-/// phase has index 0. One kernel launch computes all phases.
+/// One phase of a conv_transpose, or a whole conv, which counts as phase 0. A block computes part
+/// of one phase. One kernel launch computes all phases.
 template <bool kTransposed>
 struct ConvPart {
   ConvPart() = default;
