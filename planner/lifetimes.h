@@ -3,17 +3,16 @@
 
 // Computes the buffers of a graph and their lifetimes.
 //
-// A value that owns bytes is born at its producer's time and dies after the last node that
-// reads the value or a view of it. Leaves are live from time 0. Params, states and inputs
-// persist, because the next step reads them. Outputs are live to the end, but the values
-// that they are computed from are not. Views own no bytes. If a result may overwrite an
-// operand that dies at its node, and no other operand reads the same bytes, the result
-// reuses the operand's buffer in place. The workspace of a kernel is a buffer that is live
-// only at its node. The operands, results and workspace of a collective are live until it
+// A value that owns bytes is live from the node that computes it up to and including the last node
+// that reads the value or a view of it. Leaves are live from time 0. Params, states, inputs and
+// caches stay live to the end, because the next step reads them, and so do outputs. Views own no
+// bytes. If the first result of a node may overwrite an operand (InPlace in ir/uses.h) that dies at
+// the node, the result reuses the operand's buffer. The workspace of a kernel is a buffer that is
+// live only at its node. The operands, results and workspace of a collective are live until it
 // completes (ir/uses.h).
 //
-// If an operand of a cond has no later readers, it may die inside the bodies, earlier than
-// in the lifetimes computed here. The bodies are planned with these earlier deaths
+// If an operand of a cond has no later readers, it may die inside the cond's bodies. In the
+// lifetimes computed here, it dies at the cond. The bodies are planned with the earlier deaths
 // (LifetimeOptions::dying).
 //
 //   Lifetimes lifetimes = ComputeLifetimes(graph, {});
@@ -33,10 +32,11 @@ namespace stowage {
 
 using packing::Time;  // Counted in nodes.
 
-/// The regions of the arena and of host memory. Weights, states and io (caches and inputs)
-/// are reserved regions, whose slots are not reused during a step. Activations and
-/// workspace are packed together into one span and share its base address. In host memory,
-/// params and states are reserved, and the packed offloaded values follow them.
+/// The regions of the arena and of host memory. kWeights, kState and kIo (caches, inputs and the
+/// backend's reserve) are reserved regions, whose slots are not reused during a step. Activations
+/// and workspace are packed together into one span and share its base address. Host memory begins
+/// with the reserved region kHostState (params and states). kHostOffload, in which offloaded values
+/// are packed, follows it.
 ///
 /// Values in kOutside use no bytes of any region. In the plan of a body (planner/plan.h),
 /// these are values that are stored in an operand or a result of the body's node. In the
@@ -52,6 +52,7 @@ enum class Region : uint8_t {
   kHostOffload,
   kOutside,
 };
+/// Returns the name of a region in messages and plan files, such as "host_offload".
 std::string_view RegionName(Region region);
 constexpr bool IsOnHost(Region region) {
   return region == Region::kHostState || region == Region::kHostOffload;
@@ -61,25 +62,26 @@ constexpr bool IsOnHost(Region region) {
 /// (Backend::Workspace).
 using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 
-/// Returns the bytes that a backend reserves in the arena in addition to the values of
-/// `graph`, in slots of `alignment` (Backend::Reserve), for example to stage inputs.
+/// Returns the bytes that a backend reserves in the arena in addition to the values of `graph`
+/// (Backend::Reserve), for example to stage inputs. The reserve begins at a multiple of
+/// `alignment`.
 using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
 
 /// The ops that a device's kernels fuse into one node (planner/fit/fuse).
 struct Fusions {
   /// Returns whether an op may be part of a fused_elementwise. If null, no ops are fused.
   bool (*elementwise)(OpKind op) = nullptr;
-  /// True if these elementwise ops may be fused into a preceding matmul.
+  /// True if the ops for which `elementwise` is true may be fused into a preceding matmul.
   bool products = false;
   /// True if a matmul supports a bias, an addend, or gelu's derivative before its sums
   /// are rounded (planner/fit/epilogues).
   bool epilogues = false;
-  /// Returns whether consecutive updates by an op run as one kernel launch. If null, no
-  /// updates do.
+  /// Returns whether consecutive updates by an op run as one kernel launch. If null, every update
+  /// is launched separately.
   bool (*updates)(OpKind op) = nullptr;
-  /// Returns the number of partial sums that a norm's gradient computes for its params, if
-  /// a later node can add them up for many norms in one launch. Returns 0 for other ops. If
-  /// null, no sums are deferred.
+  /// For the gradient op of a normalization layer, returns the number of partial sums over rows
+  /// that its kernel computes for the gradients of the params, if a later node can add the partial
+  /// sums of many layers in one launch. Returns 0 for other ops. If null, no op defers its sums.
   int64_t (*sum_parts)(const OpArgs& args) = nullptr;
 };
 
@@ -90,13 +92,14 @@ struct DeviceNeeds {
   WorkspaceFn workspace = {};
   ReserveFn reserve = {};
   Fusions fusions = {};
-  /// The device and all properties that its kernels' workspace depends on, such as "cpu
-  /// with AVX2, 2 threads". Plan files store this string. If empty, the device is unknown.
+  /// Names the device and all properties on which the workspace of its kernels depends, such as
+  /// "cpu with AVX2, 2 threads". Plan files store this string. If empty, the device is unknown.
   std::string device = {};
 };
 
 struct LiveBuffer {
-  std::string name;  // The name of its first value, or `workspace of "x"`.
+  /// The name of its first value, or for example `workspace of "x"`.
+  std::string name;
   Region region = Region::kActivations;
   Time lower = 0;  // Half-open, in nodes.
   Time upper = 0;
@@ -111,12 +114,13 @@ struct Lifetimes {
   std::vector<int32_t> workspace_of;
   int32_t reserve = -1;  // The backend's reserve, or -1.
   Layouts layouts;       // Per value.
-  int views = 0;         // Values that own no bytes.
-  int in_place = 0;      // Results that are written in place.
+  int views = 0;         // The number of results of view ops.
+  /// The number of results in the buffer of an operand that died.
+  int in_place = 0;
 };
 
-/// Returns the workspace of a node with bodies, given that the operands for which `dying`
-/// is true die inside the bodies.
+/// Returns the workspace of a node with bodies, given that the operands for which `dying` is true
+/// die inside the bodies. `dying` has one entry per operand of the node.
 using BodiesFn = std::function<Bytes(NodeId, const std::vector<bool>& dying)>;
 
 struct LifetimeOptions {
@@ -125,12 +129,14 @@ struct LifetimeOptions {
   Bytes reserve = 0;           // The backend's reserve.
   /// If empty, `workspace` is called for nodes with bodies.
   BodiesFn bodies = {};
-  /// For a body, one entry per leaf, in order: true if the leaf dies at its last reader or,
-  /// if it has no readers, before the first node. If empty, no leaves die.
+  /// For a body, one entry per leaf, in the order of LeavesOf (ir/bodies.h): true if the leaf dies
+  /// at its last reader or, if it has no readers, before the first node. If the vector is empty,
+  /// the leaves of the body are live throughout.
   std::vector<bool> dying = {};
 };
 
-/// Computes the lifetimes of all buffers of `graph`. Linear in values and operands.
+/// Computes the lifetimes of all buffers of `graph`. Linear in the number of values and operands,
+/// without the calls to the functions in `options`.
 Lifetimes ComputeLifetimes(const Graph& graph, const LifetimeOptions& options);
 
 }  // namespace stowage

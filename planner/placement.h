@@ -10,22 +10,22 @@
 //   placement->programs[0].buffers[3];  // {.region = 0, .offset = 4096}
 //   placement->use[0].traffic / placement->traffic;
 //
-// A plan has one arena. A placement keeps the plan's buffers and lifetimes, and therefore
-// its views and in-place results. It replaces the address of each buffer in the arena by a
-// region and an offset. The buffers of bodies are placed individually, not as part of their
-// node's workspace. Values in host memory and outside the arena are not affected.
+// A plan (planner/plan.h) has one arena. A placement keeps the plan's buffers and lifetimes, and
+// therefore its views and in-place results. It replaces the address of each buffer in the arena by
+// a region of the device and an offset. The buffers of a body are placed individually, not within
+// the workspace of the body's node. Buffers in host memory and outside the arena are not placed.
 //
-// Regions are ordered by speed, fastest first. The fastest region gets the buffers with the
-// most traffic that fit. The second region gets the remaining buffers with the most
-// traffic, and so on (planner/packing/selection.h). In each region, buffers are packed by
-// lifetime.
+// Regions are ordered by speed, fastest first. The buffers of the fastest region are selected such
+// that they fit and have as much traffic as possible (planner/packing/selection.h). The buffers of
+// the second region are selected in the same way from the remaining buffers, and so on. In each
+// region, buffers are packed by lifetime.
 //
-// Traffic is the number of bytes that kernels read and write when each program runs once.
-// By default (TrafficOf), a kernel launch reads each operand once and writes each result
-// once. A broadcast operand counts its distinct elements, and a gather counts the rows that
-// it reads. Workspace is written and read once. A loop counts every iteration. A cond
-// counts each of its bodies with equal probability. A device can count the bytes that its
-// kernels read repeatedly (TrafficFn).
+// Traffic is the number of bytes that kernels read and write when each program runs once. By
+// default (TrafficOf), a kernel launch reads each operand once and writes each result once. Of a
+// broadcast operand, only the distinct elements count. Of the table of a gather, only the rows that
+// the gather reads count. Workspace is written once and read once. The traffic of a loop's body
+// is multiplied by the number of iterations. Each body of a cond is assumed to run with equal
+// probability. A device whose kernels read bytes repeatedly can provide its own TrafficFn.
 //
 // Programs share params and states, which are always live. All other buffers of a program
 // are live only while it runs, and may share bytes with buffers of other programs.
@@ -56,8 +56,9 @@ struct NodeTraffic {
 NodeTraffic TrafficOf(const Graph& graph, const Layouts& layouts,
                       const Node& node, Bytes workspace);
 
-/// Returns the traffic of a node for a device's kernels. It is not called for views and
-/// nodes with bodies.
+/// Returns the traffic of a node for a device's kernels. The result must have one element per
+/// operand and one per result of the node. `workspace` is the number of workspace bytes. The
+/// function is not called for views and for nodes with bodies.
 using TrafficFn =
     std::function<NodeTraffic(const Graph& graph, const Layouts& layouts,
                               const Node& node, Bytes workspace)>;
@@ -70,8 +71,8 @@ struct MemoryRegion {
 
 /// The location of a plan's buffer.
 struct PlacedBuffer {
-  /// The region of a buffer in host memory or outside the arena, and of the workspace of a
-  /// node with bodies.
+  /// The value of `region` for buffers that are not placed: buffers in host memory or outside the
+  /// arena, and the workspace of a node with bodies.
   static constexpr int32_t kNowhere = -1;
   int32_t region = kNowhere;  // An index of Placement::regions.
   Bytes offset = 0;           // From the region's first byte.
@@ -85,8 +86,9 @@ struct PlacedPlan {
 };
 
 struct RegionUse {
-  Bytes bytes = 0;     // From the first byte to the end of the last buffer.
-  double traffic = 0;  // The traffic of its buffers, in bytes.
+  /// From the first byte of the region to the highest end of a buffer.
+  Bytes bytes = 0;
+  double traffic = 0;  // The traffic of the region's buffers, in bytes.
 };
 
 struct Placement {
@@ -94,11 +96,11 @@ struct Placement {
   std::vector<RegionUse> use = {};         // One per region.
   std::vector<PlacedPlan> programs = {};
   double traffic = 0;  // The sum over all regions.
-  /// An upper bound of the traffic in the fastest region for any placement, from a linear
-  /// relaxation.
+  /// No placement has more traffic in the fastest region. This upper bound is computed from a
+  /// relaxation (planner/packing/selection.h).
   double fastest_bound = 0;
 
-  /// Returns the sum of RegionUse::bytes.
+  /// Returns the sum of RegionUse::bytes over all regions.
   Bytes bytes() const;
 };
 
@@ -107,32 +109,37 @@ struct ProgramPlan {
   const Plan& plan;
 };
 
-/// Places the buffers of `programs`. The first program must be the training step. All
-/// params and states of the other programs must be params and states of the step. The time
-/// is the time of some hundred packings for each region except the last. Deterministic.
+/// Places the buffers of `programs`, whose plans must be valid (ValidatePlan). The first program
+/// must be the training step. All params and states of the other programs must also be params and
+/// states of the step, with the same sizes. Takes as long as some hundred packings for each region
+/// except the last, and up to five times as long if buffers do not fit. Deterministic.
 ///
 /// Returns kInvalidArgument in these cases:
 ///
 ///   - `programs` or `regions` is empty.
 ///   - A region has no name, the name of another region, or no bytes.
 ///   - A plan belongs to another graph, or the plans have different alignments.
-///   - A program has a param or state that the step does not have.
+///   - A program has a param or state that the step does not have, or has with another size.
 ///
-/// Returns kBudgetTooSmall, with the bytes of each region, if a buffer is larger than every
-/// region, if more bytes are live than all regions have, or if no placement was found.
+/// Returns kBudgetTooSmall, naming the bytes of each region, if a buffer is larger than every
+/// region, if more bytes are live at one time than all regions have, or if no placement was found.
+/// Propagates errors of packing::CheckProblem.
 Result<Placement> PlaceInRegions(std::span<const ProgramPlan> programs,
                                  const std::vector<MemoryRegion>& regions,
                                  const TrafficFn& traffic = TrafficOf);
 
 /// Returns the violations of `placement` as a placement of `programs`, in at most `limit`
-/// sentences. Shares no code with PlaceInRegions. Visits the nodes of each program and its
-/// bodies in order and reports
+/// sentences. Shares no code with PlaceInRegions. Visits the nodes of each program and its bodies
+/// in order and reports
 ///
+///   - a placement that does not have the numbers of programs, buffers and bodies of the plans;
 ///   - a buffer that overlaps a live buffer, is outside its region, is misaligned or has no region;
-///   - a param or state that is not at the location where the step has it.
+///   - a buffer that has a region but must not be placed (PlacedBuffer::kNowhere);
+///   - a param or state that is not where the first program has it;
+///   - a lifetime that does not fit the schedule of its program.
 ///
-/// Lifetimes are the lifetimes stated in the plans, which ValidatePlan compares with the
-/// uses. O(n * live buffers).
+/// Relies on the lifetimes that the plans state, which ValidatePlan checks. Takes time in
+/// proportion to the number of buffers times the number of buffers that are live at one time.
 std::vector<std::string> ValidatePlacement(
     std::span<const ProgramPlan> programs, const Placement& placement,
     size_t limit = 16);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_PLANNER_H_
 #define STOWAGE_PLANNER_PLANNER_H_
 
-// The umbrella header of the package, which plans a graph, shares its weights among
-// programs, and verifies plans.
+// The umbrella header of the package. The package plans the memory of a graph, lets programs share
+// one copy of the weights, and verifies plans.
 
 #include "planner/certificate.h"    // IWYU pragma: export
 #include "planner/lifetimes.h"      // IWYU pragma: export

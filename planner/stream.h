@@ -1,10 +1,10 @@
 #ifndef STOWAGE_PLANNER_STREAM_H_
 #define STOWAGE_PLANNER_STREAM_H_
 
-// Converts a step into a list of events, in order: bytes are allocated, kernels are
-// launched, and bytes are freed ("kill"). A machine that does not support graphs, views and
-// lifetimes can run this list. Every operand is an address and a number of bytes, in the
-// arena or in host memory.
+// Converts a planned step into a list of events in execution order: bytes are allocated, kernels
+// are launched, and bytes are freed ("kill"). A runtime that does not know graphs, views and
+// lifetimes can execute this list. Every operand is a range of bytes in the arena or in host
+// memory.
 //
 //   allocate  arena     0    16  weights w
 //   allocate  arena    16    16  activations h
@@ -12,24 +12,26 @@
 //   kill      arena    16    16  activations h
 //   kill      arena     0    16  weights w
 //
-// Reserved buffers (weights, states, inputs, the backend's reserve) outlive the step, so
-// they are allocated before the first launch and killed after the last one. All other
-// buffers are allocated immediately before the launch at which their lifetime begins, and
-// killed immediately after the last launch in it. Outputs, which the caller reads after the
-// last launch, are killed at the end. Views are not launched. An operand that is a view
-// names its root and has a position in the root's bytes.
+// Reserved buffers (weights, states, caches, inputs, the backend's reserve) outlive the step, so
+// they are allocated before the first launch and killed after the last one. All other buffers are
+// allocated immediately before the launch at which their lifetime begins, and killed immediately
+// after the last launch in their lifetime. Outputs, which the caller reads after the last launch,
+// are killed at the end. Views are not launched. An operand that is a view names the value that
+// owns its bytes (its root), and its address is within the bytes of the root.
 //
-// After the launch of a loop or a cond, the stream contains the events of its bodies. The
-// events of a body cover one iteration. They are between an enter and a leave event, and
-// their times are counted in the nodes of the body. The enter event has the number of
-// iterations and the addresses of a loop's carries. A buffer of a body is in the workspace
-// of the launch, in the arena or on the host, or it is outside, in an operand or a result
-// of the launch. An outside address is relative to a leaf or output, which it names.
+// After the launch of a loop or a cond, the stream contains the events of its bodies. The events of
+// a body cover one iteration. They are between an enter and a leave event, and their times are
+// counted in the nodes of the body. The enter event contains the number of iterations and the
+// addresses of a loop's carries. Most buffers of a body are within the launch's workspace in the
+// arena or in host memory. The other buffers are outside: they are in an operand or a result of the
+// launch. The address of an outside buffer is relative to a leaf or output of the body, and
+// StreamPlace::outside names this value.
 //
-// If an operand of a cond has no later readers, it is killed in each body: immediately
-// after its last reader or, without readers, before all other events. Only one body runs.
-// Values of the body can then be allocated within this operand, or within a result before
-// it is written. The index of the cond dies before the first body is entered.
+// If an operand of a cond has no later readers, it is killed in each body: immediately after its
+// last reader or, if it has no readers, before all other events of the body. Values of the body
+// can be allocated within the bytes of an operand after it is killed, and within the bytes of a
+// result before it is written. If the index of the cond has no later readers, it is killed before
+// the first body is entered. Only one body runs.
 //
 //   enter     body cell, 3 times, h to h.next in one place, c to c.next alternating
 //                                                       with @512+16
@@ -48,17 +50,19 @@
 
 namespace stowage {
 
-/// A range of bytes in the arena, relative to its base, or in host memory. With a
-/// placement, the range is in one of its regions instead of the arena.
+/// A range of bytes in the arena or in host memory. `address` is relative to the first byte of the
+/// memory. In a stream with a placement, a region of the placement replaces the arena.
 struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
   Bytes bytes = 0;
-  /// For outside bytes: the leaf or output of the body that contains them, or the param
-  /// that is a constant. The address is relative to its first byte. Otherwise empty.
+  /// For outside bytes, the name of the leaf or output of the body that contains them, or of the
+  /// param that is a constant (PlanOptions::outside). `address` is then relative to the first byte
+  /// of this value. Otherwise empty.
   std::string outside = {};
   int32_t region =
-      PlacedBuffer::kNowhere;  // The region that contains `address`, if placed.
+      /// With a placement, the region that contains the bytes.
+      PlacedBuffer::kNowhere;
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
@@ -75,16 +79,16 @@ struct StreamValue {
   friend bool operator==(const StreamValue&, const StreamValue&) = default;
 };
 
-/// A carry or sum of a loop. The body reads it as `leaf` and writes it as `output`. Both
-/// are in one buffer, the launch's result, or they alternate between this buffer and
-/// `second`, such that the last iteration writes the result. The first iteration of a carry
-/// reads the launch's operand. The first iteration of a sum reads zeros at the address of
-/// the previous iteration's value.
+/// A carry or sum of a loop. Each iteration reads the value as `leaf` and writes it as `output`. If
+/// `in_one_place`, the leaf and the output are both in the buffer of the launch's result. Otherwise
+/// they alternate between this buffer and `second`, such that the last iteration writes to the
+/// result's buffer. The first iteration of a carry reads the launch's operand. The first iteration
+/// of a sum reads zeros, which must be written before to the buffer that is then the leaf.
 struct StreamHanded {
   std::string leaf;
   std::string output;
   bool in_one_place = false;
-  StreamPlace second;  // No bytes if not needed.
+  StreamPlace second;  // 0 bytes if no second buffer is needed.
   friend bool operator==(const StreamHanded&, const StreamHanded&) = default;
 };
 
@@ -100,7 +104,8 @@ std::string_view StreamEventName(StreamEventKind kind);
 
 struct StreamEvent {
   StreamEventKind kind = StreamEventKind::kAllocate;
-  Time time = 0;  // A buffer's lower or upper, or the node's time.
+  // For allocate and kill, the begin or end of the buffer's lifetime. Otherwise the node's time.
+  Time time = 0;
 
   // For allocate and kill: the buffer. Slots are padded to the plan's alignment, but
   // `place` does not include the padding.
@@ -112,8 +117,9 @@ struct StreamEvent {
   OpKind op = OpKind::kCopy;
   std::vector<StreamValue> operands = {};
   std::vector<StreamValue> results = {};
-  StreamPlace scratch = {};       // The kernel's workspace. May have no bytes.
-  StreamPlace host_scratch = {};  // The host memory of the bodies, likewise.
+  StreamPlace scratch = {};  // The kernel's workspace. May have 0 bytes.
+  /// The host memory of the bodies. May have 0 bytes.
+  StreamPlace host_scratch = {};
 
   // For enter and leave: the body.
   std::string body = {};
@@ -127,21 +133,23 @@ struct StreamEvent {
   int depth = 0;  // The nesting depth in bodies, for all events.
 };
 
-/// Returns the stream of one run of `graph` under `plan`. At each time, buffers are killed
-/// before others are allocated, both in the order of the plan. Times never decrease.
-/// Reserved buffers are allocated at time 0, in the order of addresses, and killed at time
-/// num_nodes() + 1. Buffers with an empty lifetime are omitted, except operands, which are
-/// killed. An operand that dies in a cond is killed once in each body, and the index of a
-/// cond is killed at the time of the cond.
+/// Returns the stream of one run of `graph` under `plan`. At each time, buffers are killed before
+/// others are allocated, both in the order of the plan. Times never decrease, except from and to
+/// the events of a body, which have the times of the body. Reserved buffers are allocated at time
+/// 0, those in the arena before those on the host, in the order of addresses. They are killed at
+/// time num_nodes() + 1 in the reverse order. Buffers with an empty lifetime are omitted, except
+/// operands that die in a body, which are killed. An operand that dies in a cond is killed once in
+/// each body. The index of a cond, if it dies there, is killed at the time of the cond.
 ///
-/// Requires that `plan` was made for `graph` (CheckPlanIsFor) and that lifetimes are in
-/// [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson. The plan may be
-/// invalid in other respects. Linear in values, operands and buffers, except for sorting
-/// reserved buffers.
+/// Requires that `plan` was made for `graph` (CheckPlanIsFor), that its indices are valid, that
+/// every body has a plan, and that lifetimes are in [0, num_nodes() + 1]. All plans of PlanMemory
+/// and PlanFromJson satisfy this. Addresses need not be valid: slots may overlap or be misaligned.
+/// Linear in the number of values, operands and buffers, except for sorting reserved buffers.
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan);
 
-/// Returns the stream with the addresses of `placed`. The workspace of a launch with bodies
-/// has no address.
+/// Returns the stream of `plan` with the addresses of `placed`, which must be the placement of
+/// `plan` (Placement::programs in planner/placement.h). The buffers of bodies have their own
+/// addresses, so the workspace of a launch with bodies has none (PlacedBuffer::kNowhere).
 std::vector<StreamEvent> MakeStream(const Graph& graph, const Plan& plan,
                                     const PlacedPlan& placed);
 

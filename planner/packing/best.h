@@ -1,21 +1,23 @@
 #ifndef STOWAGE_PLANNER_PACKING_BEST_H_
 #define STOWAGE_PLANNER_PACKING_BEST_H_
 
-// Provides the best packer. It runs the greedy packer first. If the greedy packing misses
-// the goal, a complete search with restarts (planner/packing/canonical_search.h) follows,
-// with limited effort. The goal is the capacity or, without a capacity, the lower bound.
+// Provides the packer that finds the best packings, for Packer::kBest. It runs the greedy packer
+// first (planner/packing/greedy.h). If the greedy packing is above the goal, a complete search with
+// restarts (planner/packing/canonical_search.h) follows, with limited effort. The goal is the
+// capacity or, without a capacity, the lower bound. There is no search if the capacity is below the
+// lower bound.
 //
-// The search tries the goal first, because a tight capacity prunes more. If the goal is
-// neither reached nor refuted, bisection approaches it from above. Problems with very many
-// conflicts are packed only by the greedy packer, with more effort.
+// The search tries the goal first, because a tight capacity prunes more. If the search neither
+// reaches the goal nor proves that no packing does, bisection approaches the goal from above.
+// Problems of more than 8000 buffers, or with more than 8 million pairs of buffers that conflict,
+// are packed only by the greedy packer, with more effort.
 //
 //   BestPacking best = PackBest(problem, ComputeLowerBound(problem).bytes, {});
-//   best.proven;  // no packing is lower than this
+//   best.proven;  // No packing is lower than this.
 //
-// If no packing fits a capacity although the live bytes fit at every time, FindMisfit
-// returns a small set of buffers that cannot fit together. It is a deletion filter: it
-// removes buffers as long as a complete search still proves that the remaining ones do not
-// fit.
+// If no packing fits a capacity although the live bytes fit at every time, FindMisfit returns a
+// small set of buffers that cannot fit together. FindMisfit is a deletion filter: it removes
+// buffers if a complete search proves that the remaining buffers still do not fit.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,34 +28,38 @@
 
 namespace stowage::packing {
 
+/// A set of buffers that do not fit a capacity together.
 struct Misfit {
-  std::vector<size_t> buffers;  // In ascending order.
+  std::vector<size_t> buffers;  // Indices in ascending order.
   bool irreducible = false;     // True if every proper subset fits.
 };
 
 /// Returns a set of buffers of `problem` that do not fit `capacity` together. Requires that
-/// a complete search has proven that `problem` does not fit `capacity`. If `effort` steps
-/// are used up or the deadline passes, the set may be reducible.
+/// a complete search has proven that `problem` does not fit `capacity`. The set may be reducible if
+/// all `effort` steps are used, if one search uses more than 1/32 of them, or if the deadline
+/// passes.
 Misfit FindMisfit(const Problem& problem, Bytes capacity, int64_t effort,
                   Deadline deadline = {});
 
 struct BestOptions {
-  /// The maximum number of search steps, each of some nanoseconds.
+  /// The maximum number of search steps, which take some nanoseconds each. If it is proven that no
+  /// packing fits the capacity, FindMisfit uses up to the same number of steps in addition.
   int64_t effort = 1'500'000'000;
   Deadline deadline = {};
 };
 
 struct BestPacking {
   Solution solution;
-  std::string method;  // "search", or the order of the greedy packer.
-  Bytes proven = 0;    // No packing is lower. At least `bound`.
-  /// Set if `proven` exceeds the capacity, but the bound does not.
+  /// "search", or the order of the greedy packer (GreedyPacking::order).
+  std::string method;
+  Bytes proven = 0;  // No packing is lower than this. At least `bound`.
+  /// Not empty if the search has proven that no packing fits the capacity.
   Misfit misfit;
 };
 
-/// Packs a problem that passes CheckProblem and whose lower bound is `bound`. The packing
-/// is never higher than the packing of PackGreedily with the same deadline. Deterministic
-/// unless the deadline passes.
+/// Packs a problem that passes CheckProblem. `bound` must be its lower bound (ComputeLowerBound in
+/// planner/packing/validate.h). The packing is never higher than the packing of PackGreedily for
+/// the target `bound` with the same deadline. Deterministic unless the deadline passes.
 BestPacking PackBest(const Problem& problem, Bytes bound,
                      const BestOptions& options);
 

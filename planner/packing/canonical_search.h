@@ -1,28 +1,27 @@
 #ifndef STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 #define STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
 
-// Provides a complete search for a packing whose height is at most a given capacity. The
-// search finds such packings, proves that none exists, or runs out of effort.
+// Provides a complete search for a packing whose height is at most a given capacity. The search
+// finds a packing, proves that none exists, or stops because it has used the steps that it may
+// take (the effort).
 //
 // Among all packings within the capacity, consider one with the smallest sum of offsets. In
-// this packing, every buffer rests on the floor or on another buffer, and no buffer would
-// fit lower. Only these canonical packings are searched, from the bottom up. The search
-// selects the buffer with the lowest possible offset and branches: either the buffer is
-// placed at this offset, or another unplaced buffer is placed under it. In the second
-// branch the buffer is lifted: its offset is at least the lowest end of the buffers that
-// could be placed under it. One of these buffers must begin so low that the gap below it is
-// too small for the lifted buffer.
+// this packing, every buffer rests on offset 0 or on another buffer, and no buffer would fit lower.
+// The search visits only such canonical packings, from the bottom up. It selects the unplaced
+// buffer with the lowest possible offset and branches: either the buffer is placed at this offset,
+// or another unplaced buffer is placed under it. In the second branch the buffer is lifted, which
+// means that its offset is at least the lowest end of the buffers that could be placed under it.
+// One of these buffers must begin so low that the gap below it is too small for the lifted buffer.
 //
-//   address ^  b is the lowest, at 1. Either b is placed there, or b is lifted,
-//     3 |      and c or d must be placed under it. If neither c nor d is left
-//     2 |  ccc unplaced, the second branch fails immediately.
+//   address ^  b has the lowest possible offset, 1. Either b is placed there, or
+//     3 |      b is lifted, and c or d must be placed under it. If both c and d
+//     2 |  ccc are already placed, the second branch fails immediately.
 //     1 |aabbdd
 //       +--------> time
 //
-// In every column of time, the unplaced buffers, stacked in the order of their lowest
-// possible offsets, must fit below the capacity. Otherwise the branch fails. Where no
-// unplaced buffer crosses from one column to the next, the two sides are solved
-// independently.
+// In every column of time (planner/packing/part.h), the unplaced buffers, stacked in the order of
+// their lowest possible offsets, must fit below the capacity. Otherwise the branch fails. Where no
+// unplaced buffer crosses from one column to the next, the two sides are solved independently.
 //
 //   RestartingSearch search(problem);
 //   if (search.Try(capacity, effort) == CanonicalSearch::Outcome::kFound) search.solution();
@@ -56,21 +55,23 @@ class CanonicalSearch {
     kStopped,     // The effort is used up, or the deadline has passed.
   };
 
-  /// Prepares the search. Time and memory are proportional to the number of pairs of items
-  /// that conflict.
+  /// Prepares a search over `items`, whose ranges must be in columns [0, columns). Time and memory
+  /// are proportional to the number of pairs of items that conflict and the sum of the ranges'
+  /// lengths.
   explicit CanonicalSearch(std::vector<SearchItem> items, int32_t columns);
 
-  /// Searches for a packing of height at most `capacity`. Among items with equal lowest
-  /// offsets, the item with the highest priority is placed first. `effort` limits the steps
-  /// of this run. The number of steps is the same on every machine.
+  /// Searches for a packing of height at most `capacity`. `priorities` must have one number per
+  /// item. Among items with equal lowest possible offsets, the search selects the item with the
+  /// highest priority. `effort` limits the steps of this run, whose number is the same on every
+  /// machine.
   Outcome Run(Bytes capacity, const std::vector<double>& priorities,
               int64_t effort, Deadline deadline = {});
 
   /// Returns the offset of each item, after kFound.
   const std::vector<Bytes>& offsets() const { return offset_; }
 
-  /// Returns a score for each item: the number of failures over all runs that it took part
-  /// in, where later failures have a larger weight.
+  /// Returns a score for each item: the weighted number of failed branches, over all runs, that the
+  /// item was a cause of. Later failures have a larger weight.
   const std::vector<double>& conflicts() const { return conflicts_; }
 
   /// Returns the number of steps of all runs.
@@ -117,10 +118,11 @@ class CanonicalSearch {
   Bytes unit_ = 1;     // Divides every alignment.
   Bytes padding_ = 0;  // The largest padding of an item to a multiple of unit_.
   bool uniform_ =
-      false;  // No item is fixed, all alignments are equal and divide the sizes.
+      /// No item is fixed, all alignments are equal and divide the sizes.
+      false;
   std::vector<int32_t> by_begin_;  // Items, sorted by first column.
   std::vector<int32_t> twin_;      // The previous equal item, or -1.
-  // The items that share a column with each item, and the fixed ones among them, by offset.
+  // Per item, the items that share a column with it, and the fixed items among them by offset.
   std::vector<std::vector<int32_t>> neighbours_;
   std::vector<std::vector<int32_t>> fixed_neighbours_;
 
@@ -156,25 +158,24 @@ class CanonicalSearch {
   double bump_ = 1;
 };
 
-/// Runs CanonicalSearch with restarts. The run time of one search varies by factors of
-/// thousands with the order in which equal candidates are tried, and no order is good for
-/// all problems. Runs of limited effort therefore cycle through a portfolio of orders,
-/// given by lifetime, size, random noise and the number of conflicts that a buffer took
-/// part in. The limits follow the sequence of Luby, Sinclair and Zuckerman (1993), 1 1 2 1
-/// 1 2 4 ..., so a small search space is eventually exhausted. The random numbers are the
-/// same in every process.
+/// Runs CanonicalSearch with restarts. The run time of one search varies by factors of thousands
+/// with the order in which equally low buffers are tried, and no order is good for all problems.
+/// The class therefore makes many runs of limited effort. The runs cycle through several orders,
+/// which depend on lifetime, size, random noise and CanonicalSearch::conflicts(). The limits
+/// follow the sequence of Luby, Sinclair and Zuckerman (1993), 1 1 2 1 1 2 4 ..., so a small search
+/// space is eventually exhausted. The random numbers are the same in every process.
 class RestartingSearch {
  public:
-  /// Prepares the search. Requires that `problem` passes CheckProblem, and keeps a
-  /// reference to it. Time and memory are proportional to CountConflicts.
+  /// Prepares the search. Requires that `problem` passes CheckProblem and outlives this object,
+  /// which keeps a reference to it. Time and memory are about proportional to CountConflicts.
   explicit RestartingSearch(const Problem& problem);
 
   /// Searches for a packing of height at most `capacity`, in about `effort` steps at most.
-  /// The conflicts of earlier calls guide later calls.
+  /// Failures in earlier calls guide later calls.
   CanonicalSearch::Outcome Try(Bytes capacity, int64_t effort,
                                Deadline deadline = {});
 
-  /// Returns the packing that was found last.
+  /// Returns the packing that was found last. Requires that a call returned kFound.
   const Solution& solution() const { return solution_; }
 
   /// Returns the number of steps of all calls.
@@ -194,7 +195,8 @@ class RestartingSearch {
   Solution solution_;
 };
 
-/// Returns the number of pairs of buffers that conflict. O(n log n).
+/// Returns the number of pairs of buffers that are live at the same time, without buffers of size
+/// 0. O(n log n).
 int64_t CountConflicts(const Problem& problem);
 
 }  // namespace stowage::packing

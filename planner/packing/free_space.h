@@ -2,38 +2,36 @@
 #define STOWAGE_PLANNER_PACKING_FREE_SPACE_H_
 
 // Provides three data structures that find an offset for a buffer: Hold, Skyline and
-// BestFit.
+// BestFit. Columns are intervals of time (planner/packing/part.h).
 //
-// Hold stores the occupied addresses of each column of time, and finds the lowest gap for a
-// new buffer. It is a segment tree over columns instead of a list of conflicts. Each node
-// of the tree is a range of columns with two sets of addresses: `across`, the addresses of
-// buffers that span the whole node but not its parent, and `within`, the addresses of all
-// buffers that are live anywhere in the node. A range of columns splits into O(log n)
-// nodes. A buffer in this range must avoid the addresses within these nodes and the
-// addresses across their ancestors. Adjacent spans of addresses merge, so a dense block of
-// a thousand buffers is skipped in one step.
+// Hold stores the occupied addresses of each column, and finds the lowest gap for a new buffer. It
+// is a segment tree over columns. Each node of the tree is a range of columns with two sets of
+// addresses: `across` contains the addresses of buffers that span the whole node but not its
+// parent, and `within` contains the addresses of all buffers that are live anywhere in the node. A
+// range of columns is the union of O(log n) nodes. A buffer in this range must avoid the `within`
+// addresses of these nodes and the `across` addresses of their ancestors. Adjacent spans of
+// addresses merge, so a thousand buffers without gaps between them are skipped in one step.
 //
 //   Hold hold(columns.count);
 //   const Bytes at = hold.LowestFit(range, size, alignment);
 //   hold.Occupy(range, at, at + size);
 //
-// Skyline stores the highest end in each column and places buffers on top of it, without
-// searching for gaps below. The lifetimes of a training step nest. If the buffers with the
-// longest lifetimes are placed first, no gaps remain.
+// Skyline stores the highest end of a buffer in each column. A new buffer is placed on top of all
+// buffers in its columns, without a search for gaps below. If lifetimes nest, as most lifetimes of
+// a training step do, and buffers with longer lifetimes are placed first, no gaps remain.
 //
 //   Skyline skyline(columns.count);
 //   const Bytes at = AlignUp(skyline.Top(range), alignment);
 //   skyline.Raise(range, at + size);
 //
-// BestFit is a simulated heap. Blocks are allocated and freed in the order of time, each
-// from the tightest gap. A buffer that was born earlier than a new buffer, and that
-// overlaps it in time, is live at the birth of the new buffer. A gap that is free at the
-// birth therefore remains free for the new buffer's lifetime. Gaps are kept in bins by
-// size, 64 bins per power of two, with a bitmap of the bins in use, as in the two-level
-// segregated fit of Masmano, Ripoll, Crespo and Real (2004). Allocating and freeing are
-// O(1).
+// BestFit is a simulated heap. Its user allocates and frees blocks in the order of time. Each block
+// is allocated in the smallest gap that fits, among a limited number of gaps that are examined. All
+// older blocks that overlap a new block in time are allocated when the new block is, so a gap
+// that is free at this time remains free for the new block's lifetime. Gaps are stored in bins by
+// size, 64 bins per power of two, with a bitmap of the bins in use, as in the two-level segregated
+// fit of Masmano, Ripoll, Crespo and Real (2004). Allocating and freeing are O(1).
 //
-//   BestFit heap(floor);
+//   BestFit heap(floor);  // Addresses below `floor` are not used.
 //   const BestFit::Block block = heap.Take(size, alignment);
 //   heap.offset(block);
 //   heap.Free(block);
@@ -55,20 +53,21 @@ class SpanSet {
   bool empty() const { return spans_.empty(); }
   void Clear() { spans_.clear(); }
 
-  /// Adds [begin, end). Requires `begin < end`. Returns the number of spans that it moved
-  /// in memory: at most all spans above.
+  /// Adds [begin, end). Requires `begin < end`. Returns the number of stored spans that it moved in
+  /// memory, which is at most the number of spans at higher addresses.
   int64_t Add(Bytes begin, Bytes end);
 
   /// The free addresses [begin, end).
   struct Gap {
     Bytes begin;
     Bytes end;
-    int64_t steps;  // The number of spans that were skipped.
+    int64_t steps;  // The number of spans that LowestGap skipped.
   };
 
   /// Returns the lowest gap that begins at a multiple of `alignment` at or above `from` and
   /// holds `size` bytes. `from` must be a multiple of `alignment`. The gap above the last
-  /// span ends at the largest representable number. O(log spans + skipped spans).
+  /// span ends at the largest representable number. Takes time in proportion to the logarithm of
+  /// the number of spans, plus the number of skipped spans.
   Gap LowestGap(Bytes from, Bytes size, Bytes alignment) const;
 
  private:
@@ -84,11 +83,12 @@ class Hold {
   /// Creates an empty hold over columns [0, columns).
   explicit Hold(int32_t columns);
 
-  /// Returns the lowest aligned offset at which `size` bytes are free in all of `range`.
-  /// Requires `size >= 1` and a range that is not empty.
+  /// Returns the lowest multiple of `alignment` at which `size` bytes are free in all columns of
+  /// `range`. Requires `size >= 1`, `alignment >= 1` and a range that is not empty.
   Bytes LowestFit(ColumnRange range, Bytes size, Bytes alignment);
 
-  /// Marks [begin, end) as occupied in all of `range`. Only Clear frees addresses.
+  /// Marks the addresses [begin, end) as occupied in all columns of `range`. Only Clear frees
+  /// addresses.
   void Occupy(ColumnRange range, Bytes begin, Bytes end);
 
   /// Empties the hold, but keeps its memory for reuse.
@@ -98,8 +98,8 @@ class Hold {
   /// same on every machine.
   int64_t work() const { return work_; }
 
-  /// Returns work() plus the steps of Occupy: one step per set of addresses, and one for
-  /// every eight spans moved.
+  /// Returns work() plus the number of steps of all calls to Occupy: one step for each set of
+  /// addresses that was changed, and one for every eight spans that were moved.
   int64_t effort() const { return work_ + occupying_; }
 
  private:
@@ -124,10 +124,11 @@ class Skyline {
   /// Creates a skyline of height 0 over columns [0, columns).
   explicit Skyline(int32_t columns);
 
-  /// Returns the highest top in `range`, which must not be empty. O(log n).
+  /// Returns the largest height of a column in `range`, which must not be empty. O(log n).
   Bytes Top(ColumnRange range) const;
 
-  /// Sets the top in all of `range` to `top`, which must be at least Top(range). O(log n).
+  /// Sets the height of all columns in `range` to `top`, which must be at least Top(range).
+  /// O(log n).
   void Raise(ColumnRange range, Bytes top);
 
  private:
@@ -148,9 +149,8 @@ class BestFit {
   /// Creates a heap in which all addresses from `floor` on are free.
   explicit BestFit(Bytes floor);
 
-  /// Allocates `size` bytes at a multiple of `alignment`. Requires that both are at least
-  /// 1. The block is above all other blocks only if no gap that fits was found between
-  /// them. O(1).
+  /// Allocates `size` bytes at a multiple of `alignment`. Both must be at least 1. The block is
+  /// placed above all other blocks only if no gap that fits was found below. O(1).
   Block Take(Bytes size, Bytes alignment);
 
   /// Returns the first address of an allocated block.

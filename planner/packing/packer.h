@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_PACKING_PACKER_H_
 #define STOWAGE_PLANNER_PACKING_PACKER_H_
 
-// The entry point to all packers. Pack checks a problem and packs it, reports how close the
-// packing is to the lower bound, and explains why a capacity is exceeded.
+// The entry point to all packers. Pack checks a problem (planner/packing/problem.h) and packs it,
+// reports how close the packing is to the lower bound, and explains why a capacity is exceeded.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Packing packing, Pack(problem));
 //   packing.solution.offsets[3];  // the offset of buffer 3
@@ -39,8 +39,8 @@ struct PackOptions {
 
 struct Packing {
   Solution solution;
-  // No packing is lower. This is the bound of ComputeLowerBound
-  // (planner/packing/validate.h), or a higher one if kBest has proven it.
+  // No packing is lower than this. The bound of ComputeLowerBound (planner/packing/validate.h), or
+  // a higher bound if kBest has proven one.
   Bytes lower_bound = 0;
   bool optimal = false;  // True if the height equals the lower bound.
   std::string packer;    // "linear", "greedy: pressure", ...
@@ -51,8 +51,8 @@ struct Packing {
 /// lower bound.
 ///
 /// Propagates errors of CheckProblem. Returns kBudgetTooSmall if the packing exceeds the
-/// capacity. The message contains the capacity, the height and the lower bound. If it is
-/// proven that no packing fits, the message also names the buffers that are responsible.
+/// capacity. The message contains the capacity, the height and the lower bound. If it is proven
+/// that no packing fits, the message also names buffers that cannot fit together.
 Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
 
 struct PackAttempt {

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_PLANNER_PACKING_PROBLEM_H_
 #define STOWAGE_PLANNER_PACKING_PROBLEM_H_
 
-// Defines the packing problem, without graphs or tensors. A problem is a list of buffers,
-// each with a lifetime, a size and an alignment. A solution gives every buffer an offset,
+// Defines the packing problem, without reference to graphs or tensors. A problem is a list of
+// buffers, each with a lifetime, a size and an alignment. A solution gives every buffer an offset,
 // such that no two buffers that are live at the same time share a byte. The goal is a small
-// height, which is the largest end of a buffer. This is dynamic storage allocation, which
-// is NP-hard in general.
+// height, which is the largest end (offset + size) of a buffer. This problem is known as dynamic
+// storage allocation, and is NP-hard in general.
 //
 //   address ^                     Problem problem{.buffers = {
 //     3 |  bbbbb                      {.id = "a", .lower = 0, .upper = 2,
@@ -16,9 +16,9 @@
 //                                      .size = 1}}};
 //
 // Lifetimes are half-open: a buffer with the lifetime [0, 2) is dead at time 2, so "a" and
-// "c" may share their bytes. A buffer of size 0 occupies no bytes and conflicts with no
-// buffer, but still gets an aligned offset. A buffer with `offset` is already placed, for
-// example because it holds the weights of another program. A packer keeps its offset and
+// "c" may share bytes. A buffer of size 0 occupies no bytes and conflicts with no other buffer,
+// but still gets an aligned offset. A buffer with `offset` is fixed: its place is already decided,
+// for example because it contains the weights of another program. A packer keeps this offset and
 // packs the other buffers around it.
 
 #include <chrono>
@@ -65,8 +65,8 @@ struct Solution {
 ///   - `upper <= lower`, a negative size, or an alignment below 1
 ///   - a fixed offset that is negative or misaligned
 ///   - an id that is used twice
-///   - two fixed placements that overlap in time and address
-///   - sizes whose sum, including padding, does not fit 64 bits
+///   - two fixed buffers that overlap in time and address
+///   - sizes and fixed offsets whose sum, including padding, does not fit 64 bits
 ///
 /// Also returns kInvalidArgument for a negative capacity. O(n log n).
 Status CheckProblem(const Problem& problem);
@@ -74,8 +74,8 @@ Status CheckProblem(const Problem& problem);
 /// Returns the name of a buffer in messages: its id in quotes, or `#7` if the id is empty.
 std::string BufferName(const Problem& problem, size_t index);
 
-// A Deadline is a point in time after which a packer stops searching and returns the best
-// packing that it has found. Results depend on the clock only if the deadline passes.
+// A Deadline is a point in time after which a packer stops searching and returns the best packing
+// that it has found. The results of a packer depend on the clock only if the deadline passes.
 //
 //   const Deadline deadline = Clock::now() + std::chrono::seconds(5);
 //   if (IsPast(deadline)) return best;
@@ -101,14 +101,16 @@ inline bool IsPast(const Deadline& deadline) {
 // a line break is written in double quotes, with quotes doubled. Lines end in LF or CRLF.
 // Empty lines are skipped.
 
-/// Returns the problem in `text`. An offset is a fixed placement. Returns kInvalidArgument,
-/// naming line and column, in these cases:
+/// Returns the problem in `text`. Buffers with an offset are fixed. Returns kInvalidArgument,
+/// naming the line and, for an invalid field, the column, in these cases:
 ///
+///   - The header is missing, lacks a required column, or has an unknown or repeated column.
 ///   - A line is malformed.
 ///   - A number is invalid or out of range.
 ///   - A row violates a rule of CheckProblem that concerns only this row or its id.
 ///
-/// CheckProblem detects fixed placements that overlap.
+/// Fixed buffers that overlap and sums that do not fit 64 bits are not detected here, but by
+/// CheckProblem.
 Result<Problem> ParseProblemCsv(std::string_view text);
 
 struct PackedProblem {
@@ -116,16 +118,18 @@ struct PackedProblem {
   Solution solution;
 };
 
-/// Returns the packing in `text`, for Validate. Offsets are not fixed placements. Returns
-/// the errors of ParseProblemCsv, and kInvalidArgument if a row lacks an offset. The values
-/// of offsets are not checked.
+/// Returns the packing in `text`, which Validate (planner/packing/validate.h) can check. Offsets
+/// are the solution, not part of the problem. The height is the largest end, or the largest
+/// representable number if an end does not fit 64 bits. Returns kInvalidArgument in the cases of
+/// ParseProblemCsv, and if a row lacks an offset. An offset may have any value that fits 64 bits.
 Result<PackedProblem> ParsePackingCsv(std::string_view text);
 
-/// Returns a problem as CSV, with six columns and rows in the order of buffers. Parsing the
-/// text returns an equal problem, except for the capacity, which has no column.
+/// Returns a problem as CSV, with all six columns and one row per buffer, in order. Parsing the
+/// text of a valid problem returns an equal problem, except for the capacity, which has no column.
 std::string FormatProblemCsv(const Problem& problem);
 
-/// Returns a problem as CSV with the offsets of `solution`, which must have one per buffer.
+/// Returns a problem as CSV with the offsets of `solution` in the column offset. `solution` must
+/// have one offset per buffer.
 std::string FormatPackingCsv(const Problem& problem, const Solution& solution);
 
 }  // namespace stowage::packing

@@ -1,13 +1,13 @@
 #ifndef STOWAGE_PLANNER_PACKING_VALIDATE_H_
 #define STOWAGE_PLANNER_PACKING_VALIDATE_H_
 
-// Verifies packings and computes a lower bound of their height. The verifier shares no code
-// with the packers: it recomputes every end, every overlap and the height from only the
-// problem and the offsets.
+// Verifies solutions of packing problems (planner/packing/problem.h) and computes a lower bound of
+// their height. The verifier shares no code with the packers: it recomputes every end, every
+// overlap and the height from only the problem and the offsets.
 //
 //   for (const Violation& v : Validate(problem, solution)) Report(v.text);
 //   const LowerBound bound = ComputeLowerBound(problem);
-//   LiveAt(problem, bound.time);  // the buffers at the bound, largest first
+//   LiveAt(problem, bound.time);  // the live buffers at this time, largest first
 
 #include <cstddef>
 #include <optional>
@@ -24,7 +24,7 @@ enum class ViolationKind {
   kOverflow,        // offset + size does not fit 64 bits.
   kMisaligned,      // An offset is not a multiple of the alignment.
   kMovedFixed,      // A fixed buffer is not at its fixed offset.
-  kOverlap,         // Two live buffers share a byte.
+  kOverlap,         // Two buffers share a byte and are live at the same time.
   kWrongHeight,     // The height is not the largest end.
   kOverCapacity,    // The largest end exceeds the capacity.
 };
@@ -36,17 +36,16 @@ struct Violation {
   std::string text;
 };
 
-/// Returns at most `limit` violations of `solution`. The result is empty exactly if
-/// `solution` is valid. Violations of single buffers come first. Every reported overlap is
-/// real, but if several buffers overlap, some overlaps may be omitted. Requires
-/// `limit >= 1` and that `problem` passes CheckProblem. O(n log n).
+/// Returns at most `limit` violations of `solution`. The result is empty exactly if `solution` is
+/// valid. Violations that concern one buffer come first. Not every overlap is reported if several
+/// buffers overlap. Requires `limit >= 1` and that `problem` passes CheckProblem. O(n log n).
 std::vector<Violation> Validate(const Problem& problem,
                                 const Solution& solution, size_t limit = 16);
 
-/// A lower bound of the height. At every time the live buffers need disjoint bytes, so the
-/// height is at least the sum of their sizes. The height is also at least the end of every
-/// fixed buffer. A packing that reaches the bound is optimal, and the live buffers at
-/// `time` prove it. The bound ignores alignment, which can only increase the height.
+/// A lower bound of the height. At every time the live buffers need disjoint bytes, so the height
+/// is at least the sum of their sizes. The height is also at least the end of every fixed buffer. A
+/// packing that reaches the bound is optimal. The live buffers at `time`, or the buffer `fixed`,
+/// prove the bound. The bound ignores alignment, which can only increase the height.
 struct LowerBound {
   Bytes bytes = 0;  // No solution has a smaller height.
   Bytes live = 0;   // The largest sum of live sizes at any time.
