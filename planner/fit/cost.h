@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_COST_H_
 #define STOWAGE_PLANNER_FIT_COST_H_
 
-// Computes the cost of nodes, in operations or in nanoseconds from a table of measured times
-// (OpTimes).
+// Computes the cost of nodes, either in operations, or in nanoseconds from a table of measured
+// times (OpTimes).
 //
 //   CostFn cost = times.CostFunction(budget);
 //   std::vector<double> of_nodes = CostsOfNodes(step, cost, /*per_byte=*/0);
@@ -21,7 +21,8 @@
 
 namespace stowage {
 
-/// Returns the cost of every node of a graph, in any unit, for example operations or nanoseconds.
+/// Returns the cost of each node of a graph. All costs have one unit, for example operations or
+/// nanoseconds.
 using CostFn = std::function<std::vector<double>(const Graph&)>;
 
 /// The cost of copying a byte between arena and host, in operations. It corresponds to a device of
@@ -43,8 +44,8 @@ std::vector<double> FlopsOfNodes(const Graph& graph);
 std::vector<double> CostsOfNodes(const Graph& graph, const CostFn& cost,
                                  double per_byte);
 
-/// Returns whether a node of `graph`, or of a body at any depth, is a collective. Every rank must
-/// run collectives equally often and in the same order (OpDef::collective). Linear.
+/// Returns whether a node of `graph`, or of a body at any depth, is a collective. All ranks must
+/// run the same collectives in the same order (OpDef::collective). Linear.
 bool HoldsCollectives(const Graph& graph);
 
 }  // namespace stowage::fit
@@ -53,28 +54,30 @@ namespace stowage {
 
 // OpTimes holds measured times of the ops of a step on one machine.
 //
-// The number of operations does not predict the time of memory-bound ops. Therefore the ops of a
-// step are timed and entered into a table. The table has a row for each op with its types, strides
-// and attributes, and for each size of the arena, because writing to recently used bytes is faster.
-// Plans use the table and not a clock, so the same table gives the same plan. The table has a text
-// form for files:
+// The number of operations does not predict the time of memory-bound ops. The ops of a step are
+// therefore timed and entered into a table. The table has a row for each op with its types, strides
+// and attributes, and for each size of the arena. The time depends on the arena's size because
+// writing to recently used bytes is faster. Planning reads the table and does not measure, so equal
+// tables give equal plans. The table has a text form for files:
 //
 //   stowage-op-times 2
 //   27731712 21503 524288 98304 matmul(f32(64, 64), f32(64, 64)[1, 64]) -> f32(64, 64) {...}
 //
 // A row contains the bytes of the arena, the nanoseconds, the operations, the bytes of operands and
-// results, and the op. Strides of operands that are not contiguous are in brackets. Of the rows of
-// an op, the row with the nearest arena size is used.
+// results, and the op. Strides of operands that are not contiguous are in brackets. If an op has
+// rows for several arena sizes, the row with the nearest size is used.
 //
-// The time of an op without a row is estimated. The estimate uses, in this order of preference:
+// The time of an op without a row is estimated from one row. In order of preference, this is
 //
-// 1. the row that differs only in sizes, with the nearest sizes
-// 2. the fastest row of the same op, because slow rows mostly have unusual strides
-// 3. the nearest row of any op
+// 1. the row with the nearest sizes among rows that differ from the op only in sizes
+// 2. the row of the same op that gives the shortest estimate, because long times mostly come from
+//    unusual strides
+// 3. the row of any op with the nearest numbers of bytes and operations
 //
-// The time of the row is scaled by operations if the op is the same and has any, and otherwise by
-// bytes. An estimate is at least the shortest time in the table. A loop or branch without a row
-// costs as much as the nodes in its bodies.
+// The time of the row is scaled by operations if the row is of the same op and both numbers of
+// operations are above 0, and otherwise by bytes. An estimate is at least the shortest time in the
+// table. A loop without a row costs as much as the nodes of its body, times the number of
+// iterations. A branch without a row costs as much as the nodes of its most expensive body.
 //
 //   OpTimes times;
 //   train.StepTimed(seconds);  times.Add(train.graph(), arena, seconds);
@@ -82,28 +85,30 @@ namespace stowage {
 
 class OpTimes {
  public:
-  /// Adds one measurement: the seconds of each node of `graph`, in an arena of this size. Views are
-  /// ignored. If an op is measured several times, the median is used.
+  /// Adds one measurement: the seconds of each node of `graph`, in an arena of `arena` bytes.
+  /// `seconds` must have one entry per node. Views are ignored. Shorter times than a nanosecond are
+  /// rounded up to it. If an op is measured several times, the median is used.
   void Add(const Graph& graph, Bytes arena, std::span<const double> seconds);
 
   /// Returns the table in its text form, with rows sorted by op and arena size.
   std::string ToText() const;
-  /// Parses the text form. Lines that begin with # are comments. Returns kInvalidArgument with the
-  /// number of the line if the text is not valid or has no rows.
+  /// Parses the text form. The first line must be the heading. Empty lines and lines that begin
+  /// with # are skipped. Returns kInvalidArgument if the text is not valid, naming the line, or if
+  /// it has no rows.
   static Result<OpTimes> Parse(std::string_view text);
 
   bool empty() const { return rows_.empty(); }
 
-  /// Returns the nanoseconds of every node of `graph` in an arena of this size, 0 for views. The
-  /// table must not be empty. O(nodes * rows).
+  /// Returns the nanoseconds of every node of `graph` in an arena of `arena` bytes, 0 for views.
+  /// The table must not be empty, here and in the next functions. O(nodes * rows).
   std::vector<double> Nanoseconds(const Graph& graph, Bytes arena) const;
   /// Returns the number of nodes of `graph` whose times are estimated.
   int CountEstimated(const Graph& graph) const;
-  /// Returns the seconds of one sequential run of `graph`.
+  /// Returns the seconds of one run of `graph` without overlap, which is the sum of Nanoseconds().
   double StepSeconds(const Graph& graph, Bytes arena) const;
 
-  /// Returns a function that calls Nanoseconds() on a copy of the table. If `arena` is absent, it
-  /// uses the measurements in the largest arena.
+  /// Returns a function that calls Nanoseconds() on a copy of the table. If `arena` is absent, the
+  /// function uses the measurements in the largest arena.
   CostFn CostFunction(std::optional<Bytes> arena) const;
 
  private:

@@ -3,20 +3,21 @@
 
 // Fits a training step into a budget at the lowest cost that the allowed optimizations achieve.
 //
-// The step goes through these passes:
+// The step goes through these passes, which FittedStep::passes reports:
 //
-//   given          the unmodified step
+//   given          plans the unmodified step
 //   choose         selects the optimizations and their extent
-//   micro-batches  splits the batch and accumulates gradients
+//   micro_batches  splits the batch and accumulates gradients
 //   offload        keeps states, forward values and params in host memory
 //   recompute      drops forward values and recomputes them in the backward pass
 //   order          runs the nodes in an order that needs less memory
 //   fuse           runs several nodes as one, if the device supports it
 //   prefetch       reloads values from the host earlier, if the budget allows it
-//   validate       verifies the plan by independent code
+//   validate       verifies the plan by independent code (planner/validate_plan.h)
 //
-// StepFitter::Fit in planner/fit/fit.cc follows this list. The caller passes a StepBuilder. A
-// single graph is a step of one micro-batch.
+// The caller passes a StepBuilder (planner/fit/micro_batches/micro_batches.h), which returns the
+// step for a given number of micro-batches. OfGraph returns the builder of a single graph, which is
+// a step of one micro-batch.
 //
 //   StepFitter fitter(OfGraph(step), {.plan = {.device = cpu->Needs()}});
 //   Result<FittedStep> fitted = fitter.Fit(64 << 20);
@@ -45,10 +46,11 @@ class Grid;
 }
 
 struct FitOptions {
-  /// The options of every plan, without a budget, which is ignored. If `plan.weights` has states,
-  /// they stay where it places them, in the arena or on the host. This is necessary for a step that
-  /// shares the arena of another plan. Otherwise use WeightLayout::WithoutStates. Params also stay
-  /// where `plan.weights` places them, unless it is a result of WithoutStates.
+  /// The options of every plan. The budget is ignored. If `plan.weights` has states, these stay
+  /// where `plan.weights` places them, in the arena or in host memory. This is necessary for a step
+  /// that shares the arena of another plan. For other steps, use WeightLayout::WithoutStates.
+  /// Params also stay where `plan.weights` places them, unless `plan.weights` is a result of
+  /// WithoutStates.
   PlanOptions plan = {};
   MemoryOptimizations optimizations = {};
   /// The cost of each node. If empty, a node costs its number of operations.
@@ -61,17 +63,19 @@ struct FitOptions {
     return cost_per_byte.value_or(on_disk ? kDiskFlopsPerByte
                                           : kOffloadFlopsPerByte);
   }
-  /// The search effort relative to the default, which is about two seconds for the recomputation of
-  /// a thousand nodes. Counted in search steps, not in time.
+  /// The search effort relative to the default. At the default, the search for recomputations in a
+  /// step of a thousand nodes takes about two seconds. The effort is counted in search steps, not
+  /// in time.
   double effort = 1;
-  /// If set, called for every candidate, possibly from several threads at the same time, to show
-  /// progress. Plans do not depend on it.
+  /// If set, this function is called for every candidate, possibly from several threads at the same
+  /// time, to show progress. Plans do not depend on it.
   std::function<void()> on_choice = {};
 };
 
 class StepFitter {
  public:
-  /// The backend of `options` must outlive the fitter.
+  /// Creates a fitter for the step of `build`. The backend whose needs are `options.plan.device`
+  /// must outlive the fitter. `options.optimizations.micro_batches` must not be empty.
   StepFitter(StepBuilder build, FitOptions options);
   StepFitter(StepFitter&&) noexcept;
   StepFitter& operator=(StepFitter&&) noexcept;
@@ -79,28 +83,33 @@ class StepFitter {
 
   /// Returns the cheapest step found that fits `budget`. A larger budget never costs more, nor does
   /// a larger set of memory optimizations. Without a budget, returns the step with the fewest
-  /// micro-batches. That step has no other optimization except the node order, if
-  /// NodeOrder::kMemory is set, and the values that are always recomputed. Deterministic.
+  /// micro-batches. This step has no other optimizations except the node order, if
+  /// NodeOrder::kMemory is set, and the recomputation of values that are always recomputed.
+  /// Deterministic unless PlanOptions::deadline passes.
   ///
   /// A number of micro-batches for which the builder returns kUnsupported, for example because the
   /// loss would change, is skipped if the builder accepts a smaller number.
   ///
   /// Returns kBudgetTooSmall if no step fits. The message contains the budget, the bytes needed,
   /// the peak, the largest live buffers and the smallest budgets that work. Returns kNotFound or
-  /// kInvalidArgument for names that do not refer to a forward value. Propagates errors of the
-  /// builder and of PlanMemory.
+  /// kInvalidArgument if a name of a value that is always kept or recomputed does not refer to a
+  /// forward value that can be dropped. Returns kInvalidArgument for more than kMaxMicroBatches
+  /// micro-batches. Propagates errors of the builder and of PlanMemory.
   Result<FittedStep> Fit(std::optional<Bytes> budget);
 
-  /// Returns the step with the fewest micro-batches, without other optimizations or a budget.
+  /// Returns the step with the fewest micro-batches, fused but without memory optimizations or a
+  /// budget.
   Result<FittedStep> AsGiven();
 
-  /// Returns the smallest budget that Fit accepts. The second form uses `optimizations` instead of
-  /// those in the options, except for the names of values that are always kept or recomputed.
+  /// Returns the smallest budget that Fit accepts, or errors like Fit. The second overload uses
+  /// `optimizations` instead of FitOptions::optimizations, except for the names of values that are
+  /// always kept or recomputed.
   Result<Bytes> SmallestBudget();
   Result<Bytes> SmallestBudget(const MemoryOptimizations& optimizations);
 
-  /// Returns all Pareto points, by falling arena and rising cost. With NodeOrder::kMemory, the
-  /// points have the fewest micro-batches, in the order that needs the least memory.
+  /// Returns all Pareto points found, by falling arena and rising cost. With NodeOrder::kMemory,
+  /// the points have the fewest micro-batches, the order that needs the least memory, and the given
+  /// tiles of logits.
   Result<std::vector<ParetoPoint>> Frontier();
 
   const FitOptions& options() const { return options_; }
@@ -143,16 +152,16 @@ class StepFitter {
   std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by micro-batches
 };
 
-// A graph becomes a program in the same way for training steps, evaluation, generation and imported
-// graphs:
+// Training steps, evaluation, generation and imported graphs become programs by the same passes:
 //
-//   epilogues      matmuls also compute the ops that follow them, if the device supports it
-//   optimizations  memory optimizations, for training steps only
+//   epilogues      lets matmuls also compute the ops that follow them, if the device supports it
+//   optimizations  applies memory optimizations, for training steps only
 //   plan           places every byte (planner/plan_memory.h)
 //   fuse           runs several nodes as one, if that needs no larger arena
 //
-// StepFitter does this for training steps, and PlanProgram for all other graphs. PlanProgram gives
-// the plan that a StepFitter without optimizations gives. PlanMemory plans an unmodified graph.
+// StepFitter runs these passes for training steps, and PlanProgram runs them for all other graphs.
+// PlanProgram returns the same plan as a StepFitter without optimizations. PlanMemory plans a graph
+// without modifying it.
 //
 //   PlanOptions options{.weights = WeightLayout::FromForward(step, *step_plan),
 //                       .device = cpu->Needs()};
@@ -166,11 +175,12 @@ struct PlannedGraph {
   Plan plan;  // for `graph`
 };
 
-/// Returns `graph` with nodes combined that `options.device` can run as one node
-/// (docs/explanation/fusion.md), and its plan. Inputs, params, states, caches and outputs keep
+/// Returns `graph`, with nodes combined that `options.device` can run as one node
+/// (docs/explanation/fusion.md), and a plan for it. Inputs, params, states, caches and outputs keep
 /// their names, types and order. Other values may be removed. Epilogues do not depend on the plan,
-/// and other fusions do not change a bit, so a graph gives the same results in every budget and
-/// layout. Propagates errors of PlanMemory. A budget applies to the fused graph. Deterministic.
+/// and other fusions do not change any bit, so a graph gives the same results in every budget and
+/// layout. `options.budget` applies to the fused graph. Propagates errors of PlanMemory.
+/// Deterministic unless the deadline passes.
 Result<PlannedGraph> PlanProgram(const Graph& graph,
                                  const PlanOptions& options = {});
 

@@ -1,12 +1,17 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// Searches all candidates (planner/fit/variant.h) for a training step.
+// Searches all candidates for a training step. A Variant (planner/fit/variant.h) represents a
+// candidate.
 //
-// The candidates are all combinations of a number of micro-batches, a share of the step in host
-// memory, a choice of how iterations of loops are recomputed (planner/fit/recompute/iterations.h)
-// and a level of recomputation in bodies (planner/fit/recompute/bodies.h). Each is created on first
-// use and cached. Candidates that a bound excludes are never searched.
+// A candidate is a combination of
+//
+//   - a number of micro-batches;
+//   - a Share, which is the amount of values in host memory (planner/fit/offload/offload.h);
+//   - a choice of how iterations of loops are recomputed (planner/fit/recompute/iterations.h);
+//   - a level of recomputation in bodies (planner/fit/recompute/bodies.h).
+//
+// Variants are created on first use and cached. Candidates that a bound excludes are not searched.
 //
 //   Grid grid(build, options);
 //   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, optimizations);
@@ -33,13 +38,14 @@
 
 namespace stowage::fit {
 
-/// The recomputation of loop iterations. kKept recomputes none. kEach recomputes one iteration at a
-/// time. kInSegments recomputes segments of the length that requires the fewest bytes, at slightly
-/// more operations.
+/// How loop iterations are recomputed. kKept recomputes none. kEach recomputes one iteration at a
+/// time. kInSegments recomputes segments of several iterations, whose length requires the fewest
+/// bytes. It needs slightly more operations than kEach.
 enum class Iterations : uint8_t { kKept, kEach, kInSegments };
 
 /// The changes to loops and branches: how iterations are recomputed, and the level of recomputation
-/// in bodies. Level 0 does not modify bodies.
+/// in bodies. Level k is entry k - 1 of the result of FindBodyLevels. Level 0 does not modify
+/// bodies.
 struct InsideWay {
   Iterations iterations = Iterations::kKept;
   size_t level = 0;
@@ -56,13 +62,15 @@ class Grid {
   Grid(const Grid&) = delete;  // variants keep a pointer to the grid
   Grid& operator=(const Grid&) = delete;
 
-  /// Returns the candidate with these micro-batches, share in host memory, and changes to loops and
-  /// branches. Propagates errors of the builder and of the planner.
+  /// Returns the candidate with this number of micro-batches, this share in host memory and these
+  /// changes to loops and branches. The grid owns the result. Propagates errors of the builder and
+  /// of the planner.
   Result<Variant*> Get(int64_t micro_batches, Share share,
                        InsideWay inside = {});
 
-  /// Returns the cheapest step found that fits `budget` with these optimizations, if one costs less
-  /// than `most_cost`. A larger set of optimizations, or a larger budget, never costs more.
+  /// Returns the cheapest step found that fits `budget` with these optimizations, or nullopt if no
+  /// such step costs less than `most_cost`. A larger set of optimizations or a larger budget never
+  /// costs more.
   Result<std::optional<FittedStep>> Cheapest(
       Bytes budget, const MemoryOptimizations& optimizations,
       double most_cost = kAnyCost);
@@ -71,11 +79,12 @@ class Grid {
     Variant* variant = nullptr;
     Bytes bytes = 0;
   };
-  /// Returns the smallest budget that Cheapest accepts with these optimizations, and its candidate.
+  /// Returns the smallest budget for which Cheapest finds a step with these optimizations, and the
+  /// candidate that fits it.
   Result<Need> Smallest(const MemoryOptimizations& optimizations);
 
-  /// Returns all Pareto points, by falling arena and rising cost. Cheapest may find more points
-  /// between two of these if it offloads only states.
+  /// Returns all Pareto points found, by falling arena and rising cost. Cheapest may find more
+  /// points that offload only states, because Frontier tries at most 16 numbers of states.
   Result<std::vector<ParetoPoint>> Frontier(
       const MemoryOptimizations& optimizations);
 
@@ -83,7 +92,8 @@ class Grid {
   struct Sample {
     SampledStep step;
     std::vector<Offloadable> movable;
-    Bytes largest_node = 0;  // result of LargestNode
+    // The most bytes of the arena that one node needs, except nodes with bodies.
+    Bytes largest_node = 0;
   };
 
   std::vector<Offloadable> Movable(const Graph& graph) const;
@@ -102,8 +112,8 @@ class Grid {
   Result<const std::vector<BodyLevel>*> Levels(int64_t micro_batches,
                                                Iterations iterations);
   Result<std::vector<Way>> Ways(const MemoryOptimizations& optimizations);
-  // Returns whether the candidate is tried. It is not tried if a single node needs more than the
-  // budget. It is also not tried if params are in host memory and a loop repeats more than four
+  // Returns whether the candidate is tried. It is not tried if one node needs more than the budget.
+  // It is also not tried if params are in host memory and a loop repeats more than four
   // micro-batches: bodies cannot read host memory, so the micro-batches would be unrolled.
   Result<bool> IsMade(int64_t micro_batches, Share share, Bytes budget);
   Result<Bytes> ArenaAsItIs(int64_t micro_batches, size_t states);

@@ -1,15 +1,17 @@
 #ifndef STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 #define STOWAGE_PLANNER_FIT_MEMORY_OPTIMIZATIONS_H_
 
-// Names the memory optimizations that may fit a training step into a budget, and the result of
-// applying them. Optimizations do not change the results of a step, except that micro-batches round
-// sums differently.
+// Defines the options that select memory optimizations for a training step, and the types that
+// describe a step to which they have been applied. StepFitter (planner/fit/fit.h) applies them.
+// Optimizations do not change the results of a step, except that micro-batches round sums
+// differently.
 //
 //   MemoryOptimizations optimizations;                       // recompute, offload and tiles
 //   optimizations.micro_batches = MicroBatchesToTry(batch);  // and micro-batches
 //   optimizations.recompute = Recompute::kCheap;             // only cheap recomputation
 //
-// A larger set of optimizations accepts every budget that a smaller set accepts, at no higher cost.
+// A step with a larger set of optimizations fits every budget that it fits with a smaller set, at
+// no higher cost.
 
 #include <chrono>
 #include <cstdint>
@@ -28,14 +30,16 @@
 namespace stowage {
 
 /// The values that may be recomputed. kNone recomputes nothing. kCheap adds at most kCheapShare to
-/// the cost, which is enough for elementwise ops and norms. kAuto may recompute any value.
+/// the cost, which is enough to recompute elementwise ops and normalization layers. kAuto may
+/// recompute any value.
 enum class Recompute : uint8_t { kNone, kCheap, kAuto };
 /// Returns "none", "cheap" or "auto".
 std::string_view RecomputeName(Recompute recompute);
-/// Returns kInvalidArgument if `name` is not one of these.
+/// Returns the choice with this name, or kInvalidArgument if there is none.
 Result<Recompute> ParseRecompute(std::string_view name);
 
-/// The maximum share that kCheap may add to the cost of a step.
+/// The maximum cost that kCheap may add, as a share of the cost of a step. Values that are always
+/// recomputed may exceed it.
 inline constexpr double kCheapShare = 0.01;
 
 /// The values that may be offloaded. kNone offloads nothing. kAuto may offload states, forward
@@ -44,16 +48,16 @@ inline constexpr double kCheapShare = 0.01;
 enum class OffloadChoice : uint8_t { kNone, kAuto, kDisk };
 /// Returns "none", "auto" or "disk".
 std::string_view OffloadName(OffloadChoice choice);
-/// Returns kInvalidArgument if `name` is not one of these.
+/// Returns the choice with this name, or kInvalidArgument if there is none.
 Result<OffloadChoice> ParseOffload(std::string_view name);
 
 /// The order in which nodes run. kGiven keeps the given order. kMemory also searches for an order
-/// that needs less memory. It uses this order if the step then costs less, or costs the same with
-/// no larger arena.
+/// that needs less memory (planner/fit/order). The order that was found is used if the step then
+/// costs less, or costs the same with no larger arena.
 enum class NodeOrder : uint8_t { kGiven, kMemory };
 /// Returns "given" or "memory".
 std::string_view NodeOrderName(NodeOrder order);
-/// Returns kInvalidArgument if `name` is not one of these.
+/// Returns the order with this name, or kInvalidArgument if there is none.
 Result<NodeOrder> ParseNodeOrder(std::string_view name);
 
 /// The tiles of rows in which logits are computed. kNone keeps the tiles of the step. kAuto may use
@@ -61,15 +65,16 @@ Result<NodeOrder> ParseNodeOrder(std::string_view name);
 enum class Tiles : uint8_t { kNone, kAuto };
 /// Returns "none" or "auto".
 std::string_view TilesName(Tiles tiles);
-/// Returns kInvalidArgument if `name` is not one of these.
+/// Returns the choice with this name, or kInvalidArgument if there is none.
 Result<Tiles> ParseTiles(std::string_view name);
 
 struct MemoryOptimizations {
-  /// The numbers of micro-batches to try, in ascending order. At least one.
+  /// The numbers of micro-batches to try, in ascending order. Must not be empty.
   std::vector<int64_t> micro_batches = {1};
   Recompute recompute = Recompute::kAuto;
   /// Names of values that are always kept, and of values that are always recomputed. The name of a
-  /// view refers to the value that it views. Ignored with Recompute::kNone.
+  /// view refers to the value that it views. With Recompute::kNone, the names have no effect, but
+  /// they must still refer to values that can be recomputed.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_recomputed = {};
   OffloadChoice offload = OffloadChoice::kAuto;
@@ -77,37 +82,41 @@ struct MemoryOptimizations {
   Tiles tiles = Tiles::kAuto;
 };
 
-/// An optimization that is selected by name, for command lines and caches.
+/// An optimization whose choices have names, for command lines and caches.
 struct OptimizationInfo {
   std::string_view name;  // for example "recompute"
   std::string_view help;
-  /// Returns kInvalidArgument if `choice` is not a choice of the optimization.
+  /// Sets the optimization to the choice with this name. Returns kInvalidArgument if there is none.
   Status (*set)(MemoryOptimizations& optimizations, std::string_view choice);
+  /// Returns the name of the current choice.
   std::string_view (*get)(const MemoryOptimizations& optimizations);
 };
-/// Returns all optimizations except micro-batches and names of values.
+/// Returns all members of MemoryOptimizations whose choices have names, that is, all except
+/// micro-batches and names of values.
 std::span<const OptimizationInfo> OptimizationTable();
 
-/// Returns a string that identifies `optimizations`. Different optimizations give different
+/// Returns a string that identifies `optimizations`. Different optimizations have different
 /// strings.
 std::string ToText(const MemoryOptimizations& optimizations);
 
-/// Returns no optimizations.
+/// Returns options that select no optimization.
 inline MemoryOptimizations NoOptimizations() {
   return {.recompute = Recompute::kNone,
           .offload = OffloadChoice::kNone,
           .tiles = Tiles::kNone};
 }
 
-/// Returns every optimization for a batch of this size, except the order, whose search is slow.
+/// Returns options that select every optimization for a batch of this size, except the order of
+/// nodes, whose search is slow. Requires `batch >= 1`.
 MemoryOptimizations AllOptimizations(int64_t batch);
 
 /// The maximum number of micro-batches of a step. The number of nodes, and the time and memory of
 /// planning, grow with the number of micro-batches.
 inline constexpr int64_t kMaxMicroBatches = 1024;
 
-/// Returns the numbers of micro-batches to try: 1, 2, 4, ... and `batch` itself, up to
-/// kMaxMicroBatches.
+/// Returns the numbers of micro-batches to try: the powers of two below `batch` and `batch` itself.
+/// If `batch` is larger than kMaxMicroBatches, the result is the result for kMaxMicroBatches.
+/// Requires `batch >= 1`.
 std::vector<int64_t> MicroBatchesToTry(int64_t batch);
 
 // The following types describe the result of optimizations: the step to run, its plan, and its
@@ -117,17 +126,18 @@ std::vector<int64_t> MicroBatchesToTry(int64_t batch);
 struct RecomputedNode {
   /// The name of its first dropped result. In a body, "<value>@<first result of the body's node>".
   std::string name;
-  Bytes freed = 0;   // bytes of its results that would otherwise be kept
-  double flops = 0;  // of its recomputations and those that they require
-  int times = 0;     // number of times that it is recomputed
+  Bytes freed = 0;  // The bytes of its results that would otherwise be kept.
+  /// The operations of its recomputations and of the recomputations that they require.
+  double flops = 0;
+  int times = 0;  // The number of times that it is recomputed.
 };
 
-/// One pass of the pipeline (planner/fit/fit.h).
+/// One pass of StepFitter::Fit (planner/fit/fit.h).
 struct PassReport {
-  std::string name;      // for example "recompute"
-  bool applied = false;  // the pass was necessary and allowed
-  bool changed = false;  // the pass changed the step
-  Bytes arena = 0;       // after the pass
+  std::string name;      // For example "recompute".
+  bool applied = false;  // Whether the pass was necessary and allowed.
+  bool changed = false;  // Whether the pass changed the step.
+  Bytes arena = 0;       // The arena after the pass.
   double seconds = 0;
 };
 
@@ -135,21 +145,24 @@ struct PassReport {
 struct Price {
   int64_t micro_batches = 1;
   fit::HostUse host = {};
-  int64_t tile_rows = 0;     // rows of logits at a time, 0 if unmodified
-  int recomputed_nodes = 0;  // without views
-  double extra_flops = 0;    // operations of recomputation
-  double extra_percent = 0;  // extra_flops in percent of the step's operations
+  /// The rows of a tile of logits, or 0 if tiles are unmodified.
+  int64_t tile_rows = 0;
+  /// The number of recomputations, without views and reloads.
+  int recomputed_nodes = 0;
+  double extra_flops = 0;    // The operations of recomputation.
+  double extra_percent = 0;  // extra_flops in percent of the step's operations.
   /// The cost of recomputation, in the unit of FitOptions::cost.
   double extra_cost = 0;
-  /// A lower bound on extra_cost over all recomputations that fit the budget, if the nodes keep
-  /// their order and the same values are in host memory. It assumes that bodies need as little
-  /// memory as they can, at no cost (planner/fit/recompute/bodies.h). 0 without a budget.
+  /// A lower bound on the extra_cost of all recomputations that fit the budget, if the nodes keep
+  /// their order and the values in host memory do not change. The bound assumes that bodies need as
+  /// little memory as possible, at no cost (planner/fit/recompute/bodies.h). 0 without a budget.
   double least_extra_cost = 0;
 };
 
-/// A Pareto point. `arena` is the smallest budget that it fits. `price` is its overhead relative to
-/// the step with the fewest micro-batches. extra_cost includes micro-batches and copies, and
-/// extra_flops includes micro-batches.
+/// A point on the Pareto frontier of arena and cost. `arena` is the smallest budget that it fits.
+/// `price` is its overhead relative to the step with the fewest micro-batches. Here,
+/// Price::extra_cost includes the costs of micro-batches and copies, and Price::extra_flops
+/// includes the operations of micro-batches.
 struct ParetoPoint {
   Bytes arena = 0;
   Price price;
@@ -157,18 +170,20 @@ struct ParetoPoint {
 
 struct FittedStep {
   Graph graph;
-  Plan plan;  // for `graph`
+  Plan plan;  // The plan of `graph`.
   Price price;
-  double flops =
-      0;  // of the step with its micro-batches, without recomputation
-  /// The cost of that step in the unit of FitOptions::cost, including copies.
+  /// The operations of the step with its micro-batches, without recomputation.
+  double flops = 0;
+  /// The cost of the step with its micro-batches and copies, without recomputation, in the unit of
+  /// FitOptions::cost.
   double cost = 0;
-  std::vector<RecomputedNode> recomputed = {};  // most bytes freed first
+  std::vector<RecomputedNode> recomputed = {};  // Most bytes freed first.
   /// A lower bound on the arena over all orders of the nodes outside bodies. Absent if no order was
   /// searched.
   std::optional<Bytes> order_bound = {};
-  std::vector<PassReport> passes = {};  // in execution order
+  std::vector<PassReport> passes = {};  // In execution order.
 
+  /// Returns the cost of the step with recomputation.
   double total_cost() const { return cost + price.extra_cost; }
 };
 
@@ -176,7 +191,7 @@ struct FittedStep {
 
 namespace stowage::fit {
 
-/// Measures how long each pass takes. No decision depends on it.
+/// Measures how long each pass takes. No decision depends on the measured times.
 class PassClock {
  public:
   /// Returns the seconds since the last call, or since construction if this is the first call.

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_MIN_CUT_H_
 #define STOWAGE_PLANNER_FIT_MIN_CUT_H_
 
-// Computes a minimum cut of a directed network, the cheapest set of edges whose removal disconnects
-// the sink from the source (Dinic, 1970).
+// Computes a minimum cut of a directed network (Dinic, 1970). A minimum cut is a set of edges with
+// the smallest sum of capacities whose removal disconnects the sink from the source.
 //
 //   MinCut network(4);
 //   network.AddEdge(0, 1, 5);  ...
@@ -17,17 +17,18 @@ namespace stowage::fit {
 
 class MinCut {
  public:
-  /// A capacity above the cost of any cut of finite edges.
+  /// The capacity of edges that no finite cut contains.
   static constexpr int64_t kInfinite = int64_t{1} << 60;
 
+  /// Creates a network without edges, with vertices 0 to `vertices` - 1.
   explicit MinCut(int vertices) : head_(static_cast<size_t>(vertices), -1) {}
 
-  /// Adds an edge. The finite capacities must sum to less than kInfinite.
+  /// Adds an edge. The sum of all capacities, except those of kInfinite, must be below kInfinite.
   void AddEdge(int from, int to, int64_t capacity);
 
-  /// Returns the cost of a minimum cut, or at least kInfinite if every cut has an infinite edge.
-  /// May be called only once. O(V^2 E) in the worst case, and nearly linear for the shallow
-  /// networks of recomputation.
+  /// Returns the sum of capacities of a minimum cut. If every cut has an edge of capacity
+  /// kInfinite, returns a number of at least kInfinite. Must be called only once. O(V^2 E) in the
+  /// worst case, and nearly linear for the shallow networks of recomputation.
   int64_t Solve(int source, int sink);
 
   /// Returns whether `vertex` is on the source side of the minimum cut. If there are several

@@ -3,10 +3,14 @@
 
 // Fits one candidate for a training step into a budget.
 //
-// A candidate has a number of micro-batches, a share of the step in host memory, a choice of how
-// iterations of loops are recomputed, and a level of recomputation inside bodies. A Variant chooses
-// the remaining recomputations. Its results do not depend on other variants, so a larger set of
+// A candidate is a combination of a number of micro-batches, an amount of values in host memory, a
+// choice of how iterations of loops are recomputed, and a level of recomputation inside bodies
+// (planner/fit/grid.h). A Variant applies the candidate to a step and chooses the remaining
+// recomputations. The results of a Variant do not depend on other variants, so a larger set of
 // optimizations never costs more.
+//
+// A Variant searches a sample of the step (planner/fit/micro_batches/micro_batches.h). It creates
+// the whole step only to verify that a choice fits.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant, Variant::Make(...));
 //   Result<std::optional<FittedStep>> fitted =
@@ -29,15 +33,18 @@
 
 namespace stowage::fit {
 
+/// A limit on costs that excludes nothing.
 inline constexpr double kAnyCost = std::numeric_limits<double>::infinity();
+/// A budget that everything fits.
 inline constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
 
 class Variant {
  public:
   struct Options {
     PlanOptions plan;
-    RecomputeOptions recompute;  // `cost` excludes copies
-    double cost_per_byte = 0;    // of copies between arena and host
+    RecomputeOptions recompute;  // The `cost` does not include copies.
+    /// The cost of copying a byte between arena and host.
+    double cost_per_byte = 0;
   };
 
   /// The loops whose iterations are recomputed, and the nodes with recomputation in their bodies.
@@ -45,61 +52,66 @@ class Variant {
     std::vector<RecomputedLoop> loops = {};
     std::vector<LoweredNode> nodes = {};
   };
-  /// Applies the candidate to a step, except for the remaining recomputations. Returns the changes
-  /// to loops and branches.
+  /// Applies a candidate to `step`. Returns the changes to loops and branches.
   using Change = std::function<Result<InBodies>(SampledStep& step)>;
 
-  /// Returns the variant of `sample`, a sample of the step that `build` has built. `change` is
-  /// applied to it first. Propagates errors of `change`, of PlanMemory, and for names as in
-  /// RecomputeChoices::PlanAsGiven.
+  /// Creates the variant of a step with `micro_batches` micro-batches. `sample` must be a sample of
+  /// the step that `build` builds. `change` is applied to the sample, and to the whole step when it
+  /// is built. Propagates errors of `change`, of PlanMemory and of RecomputeChoices::PlanAsGiven.
   static Result<std::unique_ptr<Variant>> Make(int64_t micro_batches,
                                                SampledStep sample,
                                                StepBuilder build, Change change,
                                                const Options& options);
 
   int64_t micro_batches() const { return micro_batches_; }
+  /// Returns the sample to which the candidate has been applied.
   const Graph& sample() const { return sample_.graph; }
-  /// Returns the arena of the sample without recomputation.
+  /// Returns the size of the arena of the sample without further recomputation.
   Bytes arena() const { return arena_; }
-  /// Returns the operations, or the cost, of the whole step without recomputation. The cost
-  /// includes in_bodies_cost(), the cost of recomputation in loops and branches.
+  /// Returns the number of operations of the whole step without any recomputation.
   double flops() const { return flops_; }
+  /// Returns the cost of the whole step without further recomputation. Includes copies and
+  /// in_bodies_cost().
   double cost() const { return cost_; }
+  /// Returns the cost of the candidate's recomputation in loops and branches.
   double in_bodies_cost() const { return in_bodies_cost_; }
 
-  /// Returns the whole step with the cheapest recomputation that fits the budget, if it costs less
-  /// than `limit`.
+  /// Returns the whole step with the cheapest recomputation that fits the budget, or nullopt if
+  /// none fits or if the step costs at least `limit`.
   Result<std::optional<FittedStep>> Fit(Bytes budget, Recompute recompute,
                                         double limit);
 
-  /// Like Fit, but without recomputation. Returns nothing if some values are always recomputed,
-  /// unless `recompute` is kNone.
+  /// Like Fit, but without further recomputation. Returns nullopt if some values are always
+  /// recomputed, unless `recompute` is kNone.
   Result<std::optional<FittedStep>> FitAsGiven(Bytes budget,
                                                Recompute recompute,
                                                double limit);
 
-  /// Returns the smallest budget that Fit accepts, if it is at most `most`.
+  /// Returns the smallest budget that the step fits, or nullopt if it is larger than `most`.
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
-  /// Like Smallest, but without recomputation. Returns nothing if some values are always
+  /// Like Smallest, but without further recomputation. Returns nullopt if some values are always
   /// recomputed, unless `recompute` is kNone.
   Result<std::optional<Bytes>> SmallestAsGiven(Recompute recompute, Bytes most);
 
-  // Slow preparations, which several variants can run in parallel. PrepareBounds prepares
-  // LeastExtraCost. PrepareChoices prepares all functions that recompute.
+  // The next two functions do slow work in advance, which several variants can do in parallel.
+  // PrepareBounds prepares LeastExtraCost. PrepareChoices searches for recomputations, which Fit,
+  // Smallest and Frontier need.
   Status PrepareBounds() { return choices_->Bound(); }
   Status PrepareChoices();
 
-  // Lower bounds that do not require a search. LeastCost bounds the cost within a budget, and stops
-  // as soon as the bound reaches `limit`. LeastArena bounds the arena.
+  /// Returns a lower bound on the cost of a step that fits `budget`, without a search. Stops as
+  /// soon as the bound reaches `limit`.
   Result<double> LeastCost(Bytes budget, Recompute recompute, double limit);
+  /// Returns a lower bound on the arena of the sample, without a search.
   Result<Bytes> LeastArena(Recompute recompute);
 
-  /// Returns the Pareto points of the sample. The whole step may need slightly more memory. The
-  /// extra costs include only recomputation. The caller sets least_extra_cost.
+  /// Returns the Pareto points of the sample. The whole step may need slightly more memory. Here,
+  /// Price::extra_cost includes only the cost of further recomputation, and Price::least_extra_cost
+  /// is not set.
   Result<std::vector<ParetoPoint>> Frontier(Recompute recompute);
 
-  /// Returns a lower bound on the extra cost of any recomputation that fits the budget.
+  /// Returns a lower bound on the extra cost of any further recomputation that fits the budget.
   Result<double> LeastExtraCost(Bytes budget) {
     return choices_->LeastExtraCost(budget);
   }

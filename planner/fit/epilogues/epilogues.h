@@ -14,11 +14,12 @@
 //   db = reduce_sum(dy)                 dw, db = epilogue_matmul(x, dy)
 //   dw = matmul(x, dy)                    {b_sums}
 //
-// Biases and residuals are added only in the forward pass. Gradients are rounded before they are
-// added, as in the loop over micro-batches. The gradient of a bias is computed together with the
-// gradient of the weight. An epilogue rounds once where the separate ops would each round, unlike a
-// fused node (planner/fit/fuse). Epilogues therefore depend only on the graph and are formed before
-// any optimization, so the results are the same bit for bit in every budget. Ops that are cheap to
+// Epilogues add biases and residuals only in the forward pass. In the backward pass, gradients are
+// rounded before they are added, because a loop over micro-batches also rounds them before it adds
+// them. The gradient of a bias is computed together with the gradient of the weight. An epilogue
+// rounds once where the separate ops would each round, so it changes results, unlike a fused node
+// (planner/fit/fuse). Epilogues therefore depend only on the graph and are formed before any
+// optimization. The results of a step are then bit-equal in every budget. Ops that are cheap to
 // recompute, such as gelu, stay separate.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), device.fusions, {}));
@@ -45,10 +46,10 @@ namespace stowage::fit {
 //   x2 = reshape(x)
 //   dw = matmul(x2, dy2) {transpose_a}
 //
-// The new node has the position of the first of the two, whichever nodes are between them. In a
-// distributed step, a collective or a sum of squares of gradients may be between them. In a step
-// with micro-batches on one device, there is none. The nodes are combined in both cases, so both
-// steps have the same results bit for bit.
+// The new node has the position of the first of the two nodes, whichever nodes are between them. In
+// a distributed step, a collective or a sum of squares of gradients may be between them. In a step
+// with micro-batches on one device, neither is. The two nodes are combined in both steps, so the
+// results of both steps are bit-equal.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
@@ -57,21 +58,23 @@ struct OperandSums {
   NodeId product = kNoNode;
   NodeId sum = kNoNode;
   /// If true, operand a of the matmul is summed, otherwise operand b. The sum is over the dimension
-  /// that the matmul contracts.
+  /// over which the matmul sums.
   bool of_a = false;
 };
 
-/// Returns all such pairs in `graph`, disjoint and in the order of the matmuls. Nodes that are
-/// marked in `taken`, which has an entry for each node, are excluded. Linear.
+/// Returns pairs of a matmul and a reduce_sum in `graph` that can be combined, in the order of the
+/// matmuls. No node is in two pairs. `taken` must have an entry for each node. Nodes whose entry is
+/// true are excluded. Linear.
 std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken);
 
 /// Returns `step` with epilogues, or unmodified if `fusions` does not support them. Only the last
-/// op of an epilogue may compute an output, and values in `named` keep a node of their own. A new
-/// node has the position of its matmul, and its result has the name of the last op's result. With
-/// the gradient of a bias, it has the position of the first of the two nodes, and both results keep
-/// their names. Bodies are unmodified. Linear.
+/// op of an epilogue may compute an output. `named` contains names of values. The nodes that
+/// compute these values stay separate. A new node has the position of its matmul, and its result
+/// has the name of the last op's result. A new node that also computes the gradient of a bias has
+/// the position of the first of its two nodes, and both results keep their names. Bodies are
+/// unmodified. Propagates errors of GraphBuilder, which indicate a bug. Linear.
 Result<SampledStep> FormEpilogues(SampledStep step, const Fusions& fusions,
                                   std::span<const std::string> named);
 

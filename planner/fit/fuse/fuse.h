@@ -14,12 +14,12 @@
 //
 // Chains of elementwise ops become one fused_elementwise (ir/fused.h). The device determines which
 // fusions it supports (DeviceNeeds::fusions). A fused node has the position of its first op. Fusing
-// runs after the memory optimizations, which work on single ops. A fused node computes the same
-// results as the separate ops, bit for bit.
+// runs after the memory optimizations, which work on single ops. The results of a fused node are
+// bit-equal to the results of the separate ops.
 //
-// Updates of small params (biases and params of norms) move to the end of the step, where a device
-// may run adjacent updates as one kernel (Fusions::updates). The last sums of norms' gradients
-// precede them (SumLate).
+// Updates of small params (biases and params of normalization layers) move to the end of the step,
+// where a device may run adjacent updates as one kernel (Fusions::updates). The final sums of the
+// gradients of normalization layers precede these updates (SumLate).
 //
 //   Result<Fused> fused = Fuse(step.graph, step.plan, options);
 
@@ -40,16 +40,20 @@ struct Fused {
   bool changed = false;
 };
 
-/// Returns `graph` with nodes fused, with updates of small params at its end and the sums of norms'
-/// gradients before them, and a plan for it under `options`. The arena does not exceed the arena of
-/// `plan`, which must be a plan of `graph` under the same options. Returns `graph` unmodified if no
-/// such plan is found. The other operands of a fused chain must be computed before its first op
-/// runs. Other results that are kept must fit below the peak. Propagates errors of PlanMemory.
-/// Linear, except for planning.
+/// Returns `graph`, with nodes fused, updates of small params at its end and the sums of SumLate,
+/// and a plan for it under `options`. The budget of `options` is ignored. `plan` must be a plan of
+/// `graph` under the same options. The new arena does not exceed the arena of `plan`. Each of the
+/// three changes is omitted if no such plan is found. Returns `graph` and `plan` unmodified if
+/// Fusions::elementwise is null, even if the device supports other fusions.
+///
+/// Ops are fused into a chain only if all operands of the chain are computed before its first op
+/// runs. A result within a chain that other nodes read is kept only if it fits below the peak of
+/// `plan`. Propagates errors of PlanMemory. Linear, except for planning.
 Result<Fused> Fuse(const Graph& graph, const Plan& plan,
                    const PlanOptions& options);
 
-// Computes the last sums of the gradients of many norms in one node (ir/element_groups.h):
+// SumLate computes the final sums of the gradients of many normalization layers ("norms") in one
+// node (ir/element_groups.h):
 //
 //   before                              after
 //   dh, dg1, db1 = layer_norm_grad(..)  dh, p1, q1 = layer_norm_grad(..) {parts}
@@ -61,21 +65,22 @@ Result<Fused> Fuse(const Graph& graph, const Plan& plan,
 //
 // The gradient of a norm may use two kernels. The second kernel adds the partial sums that the
 // blocks of the first kernel have computed. One second kernel can serve many norms
-// (Fusions::sum_parts). Its node precedes the first reader of one of its sums, such as a norm of
-// all gradients, a collective or an update. Later norms have a node of their own. The partial sums
-// are live until the node runs, and must fit below the peak. The latest norms are included first,
-// because their partial sums are live for the shortest time.
+// (Fusions::sum_parts). The node of the second kernel precedes all nodes that read its sums, such
+// as the norm of all gradients, a collective or an update. Norms after this node get another node.
+// The partial sums are live until the node runs, and must fit below the peak. If not all of them
+// fit, the latest norms are included, because their partial sums are live for the shortest time.
 //
 //   Result<std::optional<LateSums>> late = SumLate(graph, plan, options);
 
-/// The memory below the peak of a plan that is free at each time. It allows values to live longer.
+/// The number of bytes that are free below the peak of a plan at each time. Values may live longer
+/// within these bytes.
 class Room {
  public:
-  /// `plan` must be a plan of `graph`. Linear in buffers and nodes.
+  /// `plan` must be a plan of `graph`. Linear in the number of buffers and nodes.
   Room(const Graph& graph, const Plan& plan);
 
-  /// Reserves `count` times `bytes` in [begin, end) if they fit below the peak. Returns whether
-  /// they fit. Linear in nodes.
+  /// Reserves `count` buffers of `bytes` bytes at all times in [begin, end), if they fit below the
+  /// peak. Returns whether they fit. Linear in the number of nodes.
   bool Take(NodeId begin, NodeId end, Bytes bytes, int count = 1);
 
  private:
@@ -89,11 +94,12 @@ struct LateSums {
   Plan plan;
 };
 
-/// Returns `graph` with the last sums of norms combined as above, and a plan for it under
-/// `options`. The arena does not exceed the arena of `plan`, which must be a plan of
-/// `graph` under the same options. Sums that nothing reads are not computed. Returns nothing if the
-/// graph does not change, or if no such plan is found. Bodies are unmodified. Propagates errors of
-/// PlanMemory. Linear in nodes times norms, except for planning.
+/// Returns `graph` with the final sums of norms combined, and a plan for it under `options`, which
+/// must have no budget. `plan` must be a plan of `graph` under the same options. The new arena does
+/// not exceed the arena of `plan`. Sums that no node reads are not computed. Returns nullopt if
+/// Fusions::sum_parts is null, if the graph does not change, or if no such plan is found. Bodies
+/// are unmodified. Propagates errors of PlanMemory. Takes time in proportion to the number of nodes
+/// times the number of norms, except for planning.
 Result<std::optional<LateSums>> SumLate(const Graph& graph, const Plan& plan,
                                         const PlanOptions& options);
 
