@@ -11,11 +11,15 @@
 //   ordered->graph;  // the plan is for this graph
 //   ordered->bound;  // no order of the step needs a smaller arena
 //
-// Three methods are combined (planner/fit/order/search.h). Minimum cuts bound the bytes that are
-// live at a task, over all orders. A complete search tries the bound as a limit of the peak. If it
-// proves that no order keeps to the limit, it tries the next possible limit, and so on while the
-// effort permits. It then tries limits in between. The cut at the peak of an order determines which
-// tasks to run before the peak, which usually lowers it.
+// Three methods are combined (planner/fit/order/search.h):
+//
+//   - Minimum cuts give a lower bound on the bytes that are live at a task, over all orders. The cut
+//     at the peak of an order also determines which tasks to run before the peak, which usually
+//     lowers the peak.
+//   - A complete search tries the bound as a limit of the peak. If it proves that no order has a
+//     peak within the limit, it tries the next possible limit, as long as the effort permits. The
+//     search then tries limits between the bound and the peak of the best order.
+//   - A local search moves tasks across the peak.
 
 #include <cstdint>
 #include <span>
@@ -29,11 +33,11 @@
 
 namespace stowage::fit {
 
-// OrderProblem is the ordering problem without graphs and tensors. It consists of tasks with
-// predecessors, and of contents. A content is a buffer that one task writes and other tasks read.
-// It is live from its maker to its last reader, or to the end. The problem is to find a topological
-// order of the tasks with a small peak of live bytes. It is NP-hard, because it contains register
-// allocation and the pebble game.
+// OrderProblem is the ordering problem without reference to graphs and tensors. It consists of
+// tasks, which have predecessors, and of contents. A content is a buffer that one task (its maker)
+// writes and other tasks read. The content is live from its maker to its last reader, or to the
+// end. The problem is to find a topological order of the tasks with a small peak of live bytes. It
+// is NP-hard, because it contains register allocation and the pebble game.
 //
 //   Tasks: a writes 8 bytes. b writes 8 bytes. c reads a's result and writes 1 byte.
 //          d reads b's result and writes 1 byte. e reads the results of c and d.
@@ -44,19 +48,20 @@ namespace stowage::fit {
 // first result over it.
 
 struct OrderTask {
-  std::vector<int32_t> after = {};  // tasks that must run before this one
-  std::vector<int32_t> reads = {};  // contents, each listed once
-  std::vector<int32_t> makes = {};  // contents that it writes
-  Bytes scratch = 0;                // workspace
-  // Contents of the size of the first content that the task writes. That content may replace one of
-  // them if this task is its last reader.
+  std::vector<int32_t> after = {};  // Tasks that must run before this one.
+  /// Contents that the task reads, each listed once.
+  std::vector<int32_t> reads = {};
+  std::vector<int32_t> makes = {};  // Contents that the task writes.
+  Bytes scratch = 0;                // Workspace.
+  // Contents that the task reads and that have the size of makes[0]. makes[0] may be written over
+  // one of them if this task is the last reader.
   std::vector<int32_t> may_replace = {};
 };
 
 struct OrderContent {
   Bytes size = 0;
-  int32_t maker = -1;  // -1 if it is live from the start
-  bool kept = false;   // live to the end
+  int32_t maker = -1;  // -1 if the content is live from the start.
+  bool kept = false;   // Whether the content is live to the end.
   std::vector<int32_t> readers = {};
 };
 
@@ -75,16 +80,19 @@ class OrderState {
 
   /// Returns the tasks that may run next, in no particular order.
   std::span<const int32_t> ready() const { return ready_; }
+  /// Returns whether all tasks have run.
   bool done() const { return ran_ == problem_.num_tasks(); }
   Bytes live() const { return live_; }
 
-  /// Returns the live bytes while `task` runs next, or after it. `task` must be ready.
+  /// Returns the bytes that would be live while `task` runs next. `task` must be ready.
   Bytes LiveDuring(int32_t task) const;
+  /// Returns the bytes that would be live after `task` has run next. `task` must be ready.
   Bytes LiveAfter(int32_t task) const;
 
-  /// Runs a ready task, or undoes the task that ran last. Linear in the contents and successors of
-  /// the task.
+  /// Runs `task`, which must be ready. Linear in the contents and successors of the task.
   void Run(int32_t task);
+  /// Undoes `task`, which must be the task that ran last. Linear in the contents and successors of
+  /// the task.
   void TakeBack(int32_t task);
 
  private:
@@ -108,53 +116,60 @@ class OrderState {
 /// Returns the peak of live bytes if the tasks run in `order`, which must be a topological order.
 Bytes PeakOf(const OrderProblem& problem, std::span<const int32_t> order);
 
-/// Returns the live bytes during each task of `order`, by position in `order`.
+/// Returns the live bytes during each task of `order`, which must be a topological order. The
+/// result is in the order of `order`.
 std::vector<Bytes> LiveOver(const OrderProblem& problem,
                             std::span<const int32_t> order);
 
-/// The default effort of FindMemoryOrder, in steps of OrderSearch. It corresponds to about a
-/// second.
+/// The default effort of FindMemoryOrder, in steps of OrderSearch. The search then takes a few
+/// seconds at most.
 inline constexpr int64_t kOrderEffort = 100'000'000;
 
-/// Returns the problem of ordering `graph`. Tasks are its nodes, and contents are the buffers that
-/// the planner packs (planner/lifetimes.h). A reader of a view reads the root of the view. An
-/// update runs after all readers of the value that it overwrites. Sizes are rounded up to
-/// `alignment`. Linear in nodes and operands.
+/// Returns the problem of ordering the nodes of `graph`. Tasks are the nodes, and contents are the
+/// values that the planner packs (planner/lifetimes.h). A reader of a view is a reader of the
+/// view's root. An update must run after all nodes that read the value it overwrites. Sizes are
+/// rounded up to `alignment`. Reads only LifetimeOptions::workspace and LifetimeOptions::in_place.
+/// Linear in the number of nodes and operands, except for sorting.
 OrderProblem MakeOrderProblem(const Graph& graph, Bytes alignment,
                               const LifetimeOptions& options);
 
 struct MemoryOrder {
   std::vector<int32_t> order;
-  Bytes peak = 0;   // peak of `order`
-  Bytes bound = 0;  // no order has a lower peak
+  Bytes peak = 0;   // The peak of `order`.
+  Bytes bound = 0;  // No order has a lower peak.
 };
 
 /// Returns an order with a small peak, which is at most the peak of the order 0, 1, 2, ... of the
-/// tasks. That order must be a topological order. Deterministic.
+/// tasks. The order 0, 1, 2, ... must be a topological order. `effort` limits the steps of the
+/// search. Deterministic.
 MemoryOrder FindMemoryOrder(const OrderProblem& problem,
                             int64_t effort = kOrderEffort);
 
 struct OrderedPlan {
-  Graph graph;                      // in the chosen order
-  Plan plan;                        // plan of `graph`; plan.order is "memory"
-  Packer packer = Packer::kGreedy;  // packer of `plan`
+  Graph graph;  // The graph in the chosen order.
+  /// The plan of `graph`. Plan::order is "memory".
+  Plan plan;
+  Packer packer = Packer::kGreedy;  // The packer of `plan`.
   // A lower bound: no order needs a smaller arena, with any packing.
   Bytes bound = 0;
+  /// Returns whether no order needs a smaller arena.
   bool optimal() const { return plan.arena_bytes() == bound; }
 };
 
-/// Plans `graph` in an order that needs little memory. The given order is kept unless another order
-/// has a smaller arena. If the greedy packer does not reach the lower bound of the new order, the
-/// best packer is used. Propagates errors of PlanMemory. Deterministic.
+/// Plans `graph` in an order that needs little memory. The given order is kept unless the new order
+/// has a smaller arena. If `options.packer` is kGreedy and the greedy packing of the new order is
+/// not optimal, the new order is packed with Packer::kBest. Propagates errors of PlanMemory.
+/// `options.budget` applies to the result. Deterministic unless the deadline passes.
 Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
                                       const PlanOptions& options = {},
                                       int64_t effort = kOrderEffort);
 
-/// Returns `graph` with the nodes of its bodies, at any depth, reordered if the body then needs a
-/// smaller arena. The effort applies to each body (FindMemoryOrder). The arena of a body is the
+/// Returns `graph` with reordered bodies, at any depth. A body is reordered only if it then needs a
+/// smaller arena. A body within another body is reordered only if the arena of the other body also
+/// becomes smaller. `effort` applies to each body (FindMemoryOrder). The arena of a body is the
 /// workspace of its node (planner/plan.h), and does not include the outputs of the body. Bodies
 /// with collectives are unmodified. Propagates errors of Reorder, which indicate a bug.
-/// Deterministic.
+/// Deterministic unless PlanOptions::deadline passes.
 Result<Graph> OrderBodies(const Graph& graph, const PlanOptions& options,
                           int64_t effort);
 

@@ -3,10 +3,11 @@
 
 // Recomputes the iterations of loops in their backward loops.
 //
-// If the gradient of a loop reads values of its body, the loop returns them as scan outputs, which
-// are live until the backward pass. If the backward loop recomputes each iteration first, the scan
-// outputs are not necessary, and memory for one iteration is sufficient. The carry into each
-// iteration is saved instead, and is usually small.
+// If the gradient of a loop reads values of the loop's body, the loop returns these values of all
+// iterations as scan outputs, which are live until the backward pass. If the backward loop
+// recomputes each iteration before it computes the gradient, the scan outputs are not necessary,
+// and memory for the values of one iteration is sufficient. Only the carry into each iteration is
+// saved. It is usually small.
 //
 //   h, ys, gates = loop 16 times h0, xs, w      h, ys, hs = loop 16 times h0, xs, w
 //   ...                                         ...
@@ -14,10 +15,11 @@
 //     { dgates = ... gates, dys }                 { gates = ... hs, xs, w
 //                                                   dgates = ... gates, dys }
 //
-// Every iteration then runs twice in the same way, so no bit of the results changes. If the carry
-// is large compared with the values of an iteration, or if there are many iterations, segments of
-// several iterations are recomputed at a time. Only the carry into each segment is then saved
-// (IterationSegments). planner/fit/recompute/iteration_pairs.h chooses the length of the segments.
+// Every iteration then runs twice with equal operands, so no bit of the results changes. If the
+// carry is large compared with the values of an iteration, or if there are many iterations,
+// segments of several iterations are recomputed at a time. Only the carry into each segment is then
+// saved (IterationSegments). planner/fit/recompute/iteration_pairs.h chooses the length of the
+// segments.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const RecomputedIterations made, RecomputeIterations(step, {}));
 //   if (!made.loops.empty()) ... made.graph
@@ -40,37 +42,41 @@ namespace stowage::fit {
 
 /// A loop whose iterations are recomputed in another loop.
 struct RecomputedLoop {
-  /// The recomputations: the first result of the loop as `name`, and the bytes of the scan outputs
-  /// that only the backward loop read as `freed`.
+  /// A description of the recomputations. `name` is the first result of the loop, and `freed` is
+  /// the number of bytes of the scan outputs that are recomputed.
   RecomputedNode told = {};
-  int64_t segment = 1;        // iterations recomputed at a time
-  int nodes_again = 0;        // in all iterations, without views
-  double part = 0;            // recomputed share of the loop's operations
-  std::string backward = {};  // first result of the backward loop
-  /// The first results of both loops in the new graph.
+  int64_t segment = 1;  // The number of iterations recomputed at a time.
+  /// The number of recomputations in all iterations, without views.
+  int nodes_again = 0;
+  double part = 0;  // The recomputed share of the loop's operations.
+  /// The name of the first result of the backward loop.
+  std::string backward = {};
+  /// The name of the first result of the loop in the new graph.
   std::string forward_now = {};
+  /// The name of the first result of the backward loop in the new graph.
   std::string backward_now = {};
 };
 
 struct RecomputedIterations {
-  Graph graph;  // unmodified if `loops` is empty
+  Graph graph;  // Unmodified if `loops` is empty.
   std::vector<RecomputedLoop> loops = {};
   /// For each node of the original graph, its index in the new graph, or the index of the first
   /// view inserted before it. Empty if `loops` is empty.
   std::vector<NodeId> begins = {};
 };
 
-/// Returns `graph` with the iterations of all loops recomputed that FindIterationPairs returns.
-/// Values that remain keep their names. Nodes keep their order. They also keep their indices if
-/// every loop recomputes one iteration at a time. Linear, except for finding divisors.
+/// Returns `graph`, in which the backward loops that FindIterationPairs returns recompute the
+/// iterations of their forward loops. Values that remain keep their names. Nodes keep their order.
+/// They also keep their indices if every loop recomputes one iteration at a time. Propagates errors
+/// of GraphBuilder, which indicate a bug. Linear, except for finding divisors.
 Result<RecomputedIterations> RecomputeIterations(
     const Graph& graph, const IterationOptions& options);
 
-// Divides a loop and its backward loop into segments of several iterations.
+// IterationSegments divides a loop and its backward loop into segments of several iterations.
 //
-// Both become loops over segments. Their bodies contain the original loops, over the iterations of
-// one segment. Scan inputs become views with a leading dimension of segments. Sums continue from
-// segment to segment, so they add in the same order.
+// Both loops become loops over segments. Their bodies contain the original loops, over the
+// iterations of one segment. Scan inputs become views with a leading dimension of segments. Sums
+// are carried from segment to segment, so their terms are added in the original order.
 //
 //   h, starts = loop 4 times h0, xs, w               over segments of 4 of the 16 iterations
 //     { starts = copy h
@@ -87,12 +93,15 @@ Result<RecomputedIterations> RecomputeIterations(
 
 class IterationSegments {
  public:
-  /// Prepares to append the new loops of `pair` to `g`. `copy` copies the rest of `graph`. All
-  /// arguments must outlive the object. Requires `pair.segment > 1`.
+  /// Prepares to append the new loops of `pair` to `g`. `copy` must copy the other nodes of `graph`
+  /// to `g`. All arguments must outlive the object. Requires `pair.segment > 1`.
   IterationSegments(const Graph& graph, const IterationPair& pair,
                     GraphCopy* copy, GraphBuilder* g);
 
+  /// Appends the loop that replaces the forward loop. Propagates errors of GraphBuilder.
   Status CopyForward();
+  /// Appends the loop that replaces the backward loop. CopyForward must have been called before.
+  /// Propagates errors of GraphBuilder.
   Status CopyBackward();
 
  private:

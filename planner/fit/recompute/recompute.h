@@ -5,8 +5,8 @@
 //
 // A forward value that the backward pass reads is live until it is read. Instead, the value can die
 // after its last reader in the forward pass and be recomputed immediately before the backward pass
-// reads it. This trades operations for memory. Kernels are functions of their operands, dropout
-// included, so no bit of the results changes.
+// reads it. This trades operations for memory. Kernels, including dropout, are functions of their
+// operands, so no bit of the results changes.
 //
 // One search covers all budgets, so a larger budget never costs more
 // (docs/explanation/budgets.md). planner/fit/variant.h selects the choice for a budget.
@@ -17,17 +17,19 @@
 //     made->plan.arena_bytes();  // usually falls from choice to choice
 //   }
 //
-// Small steps are solved exactly (exact.h), unless the caller names values to keep or recompute.
-// Other steps are searched (SearchRecompute) as follows:
+// SearchRecompute solves small steps exactly (planner/fit/recompute/exact.h), unless the caller
+// names values to keep or recompute. It searches other steps as follows:
 //
-// 1. The search starts from the corners of minimum cuts at several times (chain.h). From one corner
-//    to the next, independent groups of values change one group at a time. The earliest layer
-//    changes first, because its values are live longest. Divisions of the forward pass into
-//    segments are further candidates.
-// 2. Changes of single values lower the peak to a series of targets (climb.h).
+// 1. The search starts from the corners of minimum cuts at several times (RecomputeBound in
+//    planner/fit/recompute/chain.h). From one corner to the next, independent groups of values
+//    change one group at a time. The earliest layer changes first, because its values are live
+//    longest. Divisions of the forward pass into segments are further candidates.
+// 2. Changes of single values lower the peak to a series of targets
+//    (planner/fit/recompute/climb.h).
 // 3. Changes of whole classes of values find the smallest budgets. Changes of single values then
 //    refine the frontier.
-// 4. If the forward pass is a chain of equal segments, its optimal schedules are tried (chain.h).
+// 4. If the forward pass is a chain of equal segments (planner/fit/recompute/chain.h), the optimal
+//    schedules of the chain are tried.
 
 #include <functional>
 #include <limits>
@@ -57,20 +59,23 @@ struct RecomputeOptions {
   CostFn cost = {};
   /// If set, gradients may be recomputed too. This applies only to small steps.
   bool gradients = true;
-  /// The search effort relative to the default, which is about two seconds for a thousand nodes.
+  /// The search effort relative to the default. At the default, a step of a thousand nodes takes
+  /// about two seconds.
   double effort = 1;
-  /// If set, called with every candidate.
+  /// If set, this function is called for every candidate.
   std::function<void()> on_choice = {};
 };
 
 /// One schedule of recomputations.
 struct RecomputeChoice {
-  Bytes least_arena = 0;  // from live bytes; packing may need more
-  double cost = 0;        // extra cost
+  /// The arena if packing reaches the peak of live bytes. It may need more.
+  Bytes least_arena = 0;
+  double cost = 0;  // The extra cost.
   Script script = {};
-  // Set after packing: the arena of the step that was searched, and the arena of the whole step if
-  // the searched step is a sample of it (planner/fit/micro_batches/micro_batches.h).
+  /// The arena of the step that was searched, after it has been packed.
   std::optional<Bytes> arena = {};
+  /// The arena of the whole step, after it has been packed, if the step that was searched is a
+  /// sample (planner/fit/micro_batches/micro_batches.h).
   std::optional<Bytes> whole_arena = {};
 };
 
@@ -78,50 +83,53 @@ struct RecomputeChoice {
 struct RecomputedGraph {
   Graph graph;
   Plan plan;
-  Packer packer = Packer::kGreedy;  // that packed `plan`
-  int nodes_again = 0;              // without views
+  Packer packer = Packer::kGreedy;  // The packer of `plan`.
+  /// The number of recomputations, without views and reloads.
+  int nodes_again = 0;
   double flops_again = 0;
   double extra_cost = 0;
-  std::vector<RecomputedNode> recomputed;  // most bytes freed first
+  std::vector<RecomputedNode> recomputed;  // Most bytes freed first.
 };
 
-/// Returns the values recomputed in the latest run of `simulation` on `graph`, most bytes freed
-/// first. If a node is recomputed only as an operand of another recomputation, its operations are
-/// added to that recomputation.
+/// Returns the values that are recomputed in the latest run of `simulation`, a simulation of
+/// `graph`, most bytes freed first. If a node is recomputed only because another recomputation
+/// reads its result, its operations are added to the other recomputation.
 std::vector<RecomputedNode> ExplainRun(const Graph& graph,
                                        const Simulation& simulation);
 
 class RecomputeChoices {
  public:
-  /// `graph` and the backend of `options` must outlive the object. The budget of `options` is
-  /// ignored.
+  /// `graph`, and the backend whose needs are `options.device`, must outlive the object. The budget
+  /// of `options` is ignored.
   RecomputeChoices(const Graph& graph, PlanOptions options,
                    RecomputeOptions recompute);
 
-  /// Returns the plan of the unmodified graph. Returns kNotFound if the graph has no value of a
-  /// given name. Returns kInvalidArgument if a named value is not a forward value that can be
-  /// dropped, or is to be both kept and recomputed. Propagates errors of PlanMemory.
+  /// Returns the plan of the unmodified graph. Returns kNotFound if the graph has no value with a
+  /// name in the options. Returns kInvalidArgument if the value of such a name cannot be dropped
+  /// (MayBeDropped in planner/fit/recompute/simulation.h), or if it is named as always kept and as
+  /// always recomputed. Propagates errors of PlanMemory.
   Result<Plan> PlanAsGiven();
-  /// Returns the total cost of all nodes of the graph.
+  /// Returns the total cost of all nodes of the graph, without recomputation.
   double Cost() { return GetSimulation().cost(); }
 
-  /// Runs the search and returns the choices by rising cost and falling peak. The first choice
-  /// recomputes only the values that are always recomputed. Returns kInvalidArgument if one of them
-  /// cannot be recomputed. Propagates errors of PlanAsGiven.
+  /// Returns the choices by rising cost and falling peak. The first call runs the search. The first
+  /// choice recomputes only the values that are always recomputed. Returns kInvalidArgument if one
+  /// of these values cannot be recomputed. Propagates errors of PlanAsGiven.
   Result<std::span<RecomputeChoice>> All();
 
   /// Returns the graph with the recomputations of `script`, and its plan. Returns kInvalidArgument
-  /// if a node cannot be recomputed at its stage. Propagates errors of PlanMemory.
+  /// if a node cannot be recomputed at its stage (Rerun::stage). Propagates errors of PlanMemory.
   Result<RecomputedGraph> Make(const Script& script);
 
-  /// Prepares LeastExtraCost. Calls after the first have no effect.
+  /// Does the slow work of LeastExtraCost in advance. Calls after the first have no effect.
+  /// Propagates errors of PlanAsGiven, as do the next two functions.
   Status Bound();
   /// Returns a lower bound on the extra cost of any recomputation that fits `budget` and keeps the
-  /// order of the nodes. Returns infinity if none fits. Does not run a search, and stops as soon as
-  /// the bound reaches `enough`.
+  /// order of the nodes. Returns infinity if no recomputation fits. Does not run a search, and
+  /// stops as soon as the bound reaches `enough`.
   Result<double> LeastExtraCost(
       Bytes budget, double enough = std::numeric_limits<double>::infinity());
-  /// Returns a lower bound on the arenas of All(). Does not run a search.
+  /// Returns a lower bound on the arenas of all choices, without a search.
   Result<Bytes> LeastArena();
 
  private:
@@ -152,24 +160,26 @@ class RecomputeChoices {
 
 /// A schedule found by the search.
 struct FoundScript {
-  Bytes peak = 0;   // peak of live bytes
-  double cost = 0;  // extra cost
+  Bytes peak = 0;   // The peak of live bytes.
+  double cost = 0;  // The extra cost.
   Script script;
 };
 
 struct RecomputeSearchOptions {
-  /// By value: whether it must be kept, and whether it must be recomputed. Empty if no value must.
+  /// For each value, 1 if it must be kept, otherwise 0. Empty if no value must be kept.
   std::vector<uint8_t> always_kept = {};
+  /// For each value, 1 if it must be recomputed, otherwise 0. Empty if no value must be recomputed.
   std::vector<uint8_t> always_recomputed = {};
-  bool gradients = true;  // gradients may be recomputed too
-  double effort = 1;      // relative to the default
-  /// If set, called with every candidate.
+  bool gradients = true;  // See RecomputeOptions::gradients.
+  double effort = 1;      // See RecomputeOptions::effort.
+  /// If set, this function is called for every candidate.
   std::function<void()> on_choice = {};
 };
 
-/// Returns the Pareto-optimal schedules found, by falling peak and rising extra cost. The first
-/// schedule recomputes only the values that must be recomputed. Effort is counted in simulated
-/// nodes, so the result is deterministic.
+/// Returns the Pareto-optimal schedules that the search finds, by falling peak and rising extra
+/// cost. `simulation` must be a simulation of `graph`. The first schedule recomputes only the
+/// values that must be recomputed. Returns no schedules if one of these values cannot be
+/// recomputed. Effort is counted in simulated nodes, so the result is deterministic.
 std::vector<FoundScript> SearchRecompute(const Graph& graph,
                                          Simulation& simulation,
                                          const RecomputeSearchOptions& options);

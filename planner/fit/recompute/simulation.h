@@ -4,25 +4,27 @@
 // Simulates a training step in which some forward values are recomputed.
 //
 // A *gap* of a forward value is the time between two consecutive readers of the value, if the
-// second reader is in a phase after forward. The first gap therefore begins at the last reader in
-// forward. In each gap the value has a *fate*:
+// second reader runs after the forward pass. The first gap therefore begins at the last reader in
+// the forward pass. In each gap the value has a *fate*:
 //
 // - Kept: The value stays live.
 // - Recomputed: The value dies. It is recomputed when the gap ends, or earlier if another
 //   recomputation reads it, and then stays live.
-// - Recomputed each time: The value dies after every recomputation that reads it, and is
-//   recomputed for the next one.
-// - Recomputed late: The value stays live only if it is recomputed after the backward pass has
-//   reached a given node, for example the first reader of any value of its layer (SetStaysFrom).
+// - Recomputed each time: The value is recomputed for every recomputation that reads it, and dies
+//   after each.
+// - Recomputed late: The value is recomputed each time before the backward pass has reached a given
+//   node, such as the first reader of any value of the same layer (SetStaysFrom). From this node
+//   on, a recomputed value stays live.
 //
 // The operands of a recomputation are themselves kept or recomputed, so several dropped values are
 // recomputed together, in the order of the graph. Views of a recomputed value are created a second
 // time.
 //
-// The result is a script that lists the recomputed nodes and the time of each. Readers use the
-// latest copy of a value. A simulation computes the live bytes at each time and the extra cost
-// without building a graph. It follows the rules of planner/lifetimes.h, including those for
-// in-place results. For a thousand nodes it takes some tens of microseconds.
+// The result of a simulation is a script that lists the recomputed nodes and the time of each
+// recomputation. Readers use the latest copy of a value. The simulation computes the live bytes at
+// each time and the extra cost without building a graph. It applies the rules of
+// planner/lifetimes.h, including the rules for in-place results. For a thousand nodes it takes some
+// tens of microseconds.
 //
 //   Simulation simulation(step, {});
 //   std::vector<Fate> fates = simulation.AsGiven();
@@ -55,24 +57,26 @@ enum class Fate : uint8_t {
 struct SimulationOptions {
   /// Sizes are rounded up to a multiple of this number of bytes.
   Bytes alignment = 256;
+  /// Whether results may overwrite operands that die.
   bool in_place = true;
-  WorkspaceFn workspace = {};
+  WorkspaceFn workspace = {};  // If empty, nodes need no workspace.
   /// The cost of each node. If empty, a node costs its number of operations.
   CostFn cost = {};
-  /// Excludes the outputs of the graph. Set for a body (ir/bodies.h), whose outputs are results of
-  /// the node and not in the body's arena.
+  /// If true, the outputs of the graph do not count as live bytes. Must be set for a body
+  /// (ir/bodies.h), whose outputs are outside the body's arena.
   bool outputs_outside = false;
 };
 
-/// A gap of a forward value between two nodes that read it. If the value has no later reader, `end`
-/// is the number of nodes. If it has no reader in forward, its first gap begins at its producer.
+/// A gap of a forward value between the nodes `begin` and `end`, which read it. If no node after
+/// the forward pass reads the value, `end` is the number of nodes. If no node of the forward pass
+/// reads it, the first gap begins at its producer.
 struct Gap {
   ValueId value = 0;
   NodeId begin = 0;
   NodeId end = 0;
 };
 
-/// A node that is recomputed immediately before node `stage` of the graph.
+/// The recomputation of `node` immediately before node `stage` of the graph.
 struct Rerun {
   NodeId stage = 0;
   NodeId node = 0;
@@ -81,53 +85,60 @@ struct Rerun {
 /// Recomputations in execution order, without views.
 using Script = std::vector<Rerun>;
 
-/// Returns whether recomputation may drop the value `id`. It must be the result of a forward node
-/// and own its bytes (a root). It must not be an output, in host memory, or updated in place.
+/// Returns whether recomputation may drop the value `id`. Such a value is a result of a forward
+/// node and owns its bytes. It is not an output, in host memory, or updated in place.
 bool MayBeDropped(const Graph& graph, const Layouts& layouts, const Uses& uses,
                   ValueId id);
 
 class Simulation {
  public:
-  /// `graph` must outlive the simulation.
+  /// Prepares simulations of `graph`, which must outlive this object.
   Simulation(const Graph& graph, const SimulationOptions& options);
 
-  /// Returns the values that recomputation may drop (MayBeDropped).
+  /// Returns the values that recomputation may drop (MayBeDropped), the candidates.
   std::span<const ValueId> candidates() const { return candidates_; }
   bool is_candidate(ValueId id) const { return !gaps_of(id).empty(); }
-  /// Returns whether a node of a later phase reads the candidate or a view of it.
+  /// Returns whether the value is a candidate, and a node after the forward pass reads it or a view
+  /// of it.
   bool is_saved(ValueId id) const {
     return is_candidate(id) && gaps_of(id).front().end < graph_.num_nodes();
   }
-  /// Returns all gaps, grouped by value. The gaps of a value are in order of time.
+  /// Returns the gaps of all candidates, grouped by value. The gaps of a value are in order of
+  /// time.
   std::span<const Gap> gaps() const { return gaps_; }
+  /// Returns the gaps of value `id`, which are empty unless it is a candidate.
   std::span<const Gap> gaps_of(ValueId id) const {
     return std::span(gaps_).subspan(
         first_gap_[Index(id)],
         first_gap_[Index(id) + 1] - first_gap_[Index(id)]);
   }
+  /// Returns the index of the first gap of value `id` in gaps().
   size_t first_gap(ValueId id) const { return first_gap_[Index(id)]; }
 
-  /// Sets, for each value, the first node of the graph from which on a copy that is recomputed late
-  /// stays live. The default, 0, keeps all copies live.
+  /// Sets, for each value, the node from which on the value stays live after it has been
+  /// recomputed, if its fate is kRecomputedLate. The default, 0, means that it always stays live.
   void SetStaysFrom(std::vector<NodeId> stages) {
     stays_from_ = std::move(stages);
     base_.clear();
   }
   NodeId stays_from(ValueId id) const { return stays_from_[Index(id)]; }
 
-  /// Returns, for each gap, the fate in the unmodified step: kKept if a node of the graph reads the
-  /// value at its end, otherwise kRecomputed.
+  /// Returns, for each gap, the fate in the unmodified step: kKept if a node reads the value at the
+  /// end of the gap, otherwise kRecomputed.
   const std::vector<Fate>& AsGiven() const { return as_given_; }
 
-  /// Simulates the step with a fate for every gap, or with a script. Returns false if a
-  /// recomputation reads a value that has been updated in place before it. Also returns false if a
-  /// script is not in ascending order of stages, or recomputes a node before its first run. Linear
-  /// in the number of nodes run, except for sorting.
+  /// Simulates the step with a fate for every gap, in the order of gaps(). Returns false if a
+  /// recomputation would read a value that has been updated in place before. Linear in the number
+  /// of nodes that run, except for sorting.
   bool Run(std::span<const Fate> fates);
+  /// Simulates the step with the recomputations of `script`. Returns false if a recomputation would
+  /// read a value that has been updated in place before, if the stages are not in ascending order,
+  /// or if a node is recomputed before its first run. Linear in the number of nodes that run,
+  /// except for sorting.
   bool Run(const Script& script);
-  /// Like Run, for fates from which the next runs differ little. Until the next RunBase, every
-  /// Run(fates) starts at the first stage that depends on a different fate. Its results do not
-  /// change.
+  /// Like Run, for fates from which the fates of the next runs differ little. Until the next
+  /// RunBase, every Run(fates) starts near the first stage that depends on a different fate. This
+  /// does not change the results.
   bool RunBase(std::span<const Fate> fates);
 
   // The following describe the latest Run that returned true.
@@ -136,38 +147,45 @@ class Simulation {
   /// graph, or a larger number for a recomputed copy.
   struct Item {
     NodeId node = 0;
-    NodeId stage = 0;          // the node of the graph it runs for
-    int32_t operands = 0;      // index of its first operand in operands()
-    int32_t first_result = 0;  // the instance of result 0; the others follow
-    bool again = false;
+    /// The node of the graph for which it runs: itself or a later node.
+    NodeId stage = 0;
+    int32_t operands = 0;  // The index of its first operand in operands().
+    /// The instance of result 0. The other results follow.
+    int32_t first_result = 0;
+    bool again = false;  // Whether the run is a recomputation.
   };
+  /// Returns all runs of nodes in execution order.
   std::span<const Item> items() const { return now_.items; }
+  /// Returns the operands of all items, concatenated.
   std::span<const int32_t> operands() const { return now_.operands; }
+  /// Returns the recomputations of the run as a script.
   Script script() const;
-  /// Returns the live bytes at each time. The last entry is for the time after the last node.
+  /// Returns the live bytes during each item. The last entry is for the time after the last item.
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
   double extra_cost() const { return now_.extra_cost; }
-  int nodes_again() const {  // views and reloads do not count
-    return now_.nodes_again;
-  }
+  /// Returns the number of recomputations, without views and reloads.
+  int nodes_again() const { return now_.nodes_again; }
 
   // The following describe the graph.
   double node_cost(NodeId id) const { return nodes_[Index(id)].cost; }
   bool is_view(NodeId id) const { return nodes_[Index(id)].is_view; }
+  /// Returns the cost of all nodes of the graph, without recomputation.
   double cost() const { return cost_; }
   Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
-  /// Returns the last node immediately before which node `id` can be recomputed. After it, a value
-  /// that node `id` reads or produces has been updated in place. Updates, collectives, and copies
-  /// to or from the host run once, and `id` itself is returned for them. Reloads of params and
-  /// states can run more than once.
+  /// Returns the last node immediately before which node `id` can be recomputed. This node updates
+  /// a value in place that node `id` reads or produces. If no node does, returns the number of
+  /// nodes. Updates, collectives, and copies to or from the host run only once, so the result for
+  /// them is `id`. Reloads of params and states are an exception, and can run more than once.
   NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
-  /// Returns whether result 0 of the node may be written over `root` if `root` dies at the node
-  /// (ir/uses.h).
+  /// Returns whether result 0 of node `id` may be written over `root` if `root` dies at the node
+  /// (InPlace in ir/uses.h).
   bool may_take_over(NodeId id, ValueId root) const;
+  /// Returns the value that owns the bytes of value `id`.
   ValueId root(ValueId id) const { return values_[Index(id)].root; }
   const Uses& uses() const { return uses_; }
-  /// Returns the bytes of the value in the arena, rounded up to the alignment.
+  /// Returns the bytes of value `id`, rounded up to the alignment. Returns 0 if the value is in
+  /// host memory, or is an output and SimulationOptions::outputs_outside is set.
   Bytes bytes(ValueId id) const { return values_[Index(id)].slot; }
 
  private:
@@ -298,7 +316,8 @@ class Simulation {
   Bytes peak_ = 0;
 };
 
-/// Returns the graph of the latest Run of `simulation` on `graph`, with recomputed nodes.
+/// Returns the graph of the latest Run of `simulation`, a simulation of `graph`, with recomputed
+/// nodes. The Run must have returned true.
 Result<Graph> Rewrite(const Graph& graph, const Simulation& simulation);
 
 }  // namespace stowage::fit
