@@ -13,8 +13,8 @@
 //
 // Three methods are combined (planner/fit/order/search.h):
 //
-//   - Minimum cuts give a lower bound on the bytes that are live at a task, over all orders. The cut
-//     at the peak of an order also determines which tasks to run before the peak, which usually
+//   - Minimum cuts give a lower bound on the bytes that are live at a task, over all orders. The
+//     cut at the peak of an order also determines which tasks to run before the peak, which usually
 //     lowers the peak.
 //   - A complete search tries the bound as a limit of the peak. If it proves that no order has a
 //     peak within the limit, it tries the next possible limit, as long as the effort permits. The
