@@ -1,8 +1,8 @@
 #ifndef STOWAGE_CLUSTER_LAUNCH_H_
 #define STOWAGE_CLUSTER_LAUNCH_H_
 
-// Reads the rank of this process and the number of ranks from the launcher's environment
-// variables:
+// Reads the rank of this process and the number of ranks from the environment variables of the
+// launcher (mpirun or srun):
 //
 //   OpenMPI's mpirun  OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
 //   MPICH's Hydra     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
@@ -24,22 +24,26 @@ namespace stowage::cluster {
 struct Launch {
   int rank = 0;
   int ranks = 1;
-  int local_rank = 0;         // The rank among the ranks on this host.
-  int local_ranks = 1;        // The number of ranks on this host.
-  std::string launcher = {};  // For messages. Empty without a launcher.
-  bool by_openmpi = false;
+  int local_rank = 0;   // The rank among the ranks on this host.
+  int local_ranks = 1;  // The number of ranks on this host. At least 1.
+  /// The launcher's name in messages. Empty without a launcher.
+  std::string launcher = {};
+  bool by_openmpi = false;  // Whether the launcher is OpenMPI's mpirun.
 };
 
-/// Returns the launch of this process, which is a single rank if there is no launcher.
-/// Returns kInvalidArgument, naming the variable, if a variable has an invalid number or
-/// list.
+/// Returns the launch of this process. If no launcher has set its variables for the rank and the
+/// number of ranks, this is a single rank. If several have, OpenMPI's variables precede Slurm's,
+/// and Slurm's precede MPICH's. Returns kInvalidArgument, naming the variable, if a variable has an
+/// invalid number or list, if the rank is not below the number of ranks, or if this host is not in
+/// Slurm's lists.
 Result<Launch> ReadLaunch();
 
-/// Returns the number of threads of a rank. This is the number of the host's cores divided
-/// by the number of its ranks. It is at most the number of cores that the launcher has
-/// bound the rank to, and at least 1.
+/// Returns the number of threads to use in a rank: the number of cores of the host, divided by the
+/// number of ranks on it. The result is at most `bound_cores`, the number of cores to which the
+/// launcher has bound the rank, and at least 1.
 int ThreadsOfRank(const Launch& launch, int host_cores, int bound_cores);
-int ThreadsOfRank(const Launch& launch);  // For this process.
+/// Returns the number of threads to use in this process.
+int ThreadsOfRank(const Launch& launch);
 
 // Parses Slurm's compressed lists:
 //
@@ -48,16 +52,16 @@ int ThreadsOfRank(const Launch& launch);  // For this process.
 //
 //   Result<std::vector<std::string>> hosts = ParseHostList("node[1-2]-ib");
 
-/// The maximum number of hosts, which is larger than any cluster.
+/// The maximum number of hosts in a list, which is larger than any cluster.
 inline constexpr int kMaxHosts = 1 << 16;
 
-/// Returns the hosts, in order. Numbers in brackets keep leading zeros. Several brackets in
-/// a name expand to all combinations, and the last bracket varies fastest. Returns
+/// Returns the hosts in `list`, in order. Numbers in brackets keep leading zeros. Several brackets
+/// in a name expand to all combinations, and the last bracket varies fastest. Returns
 /// kInvalidArgument, with the list and the reason, for an unclosed or nested bracket, an
 /// invalid or descending range, an empty name, or more than kMaxHosts hosts.
 Result<std::vector<std::string>> ParseHostList(std::string_view list);
 
-/// Returns the number of tasks of each host. Returns kInvalidArgument for an invalid list
+/// Returns the number of tasks of each host in `list`. Returns kInvalidArgument for an invalid list
 /// or more than kMaxHosts hosts.
 Result<std::vector<int>> ParseTasksPerNode(std::string_view list);
 

@@ -1,15 +1,16 @@
 #ifndef STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 #define STOWAGE_CLUSTER_RANK_COLLECTIVES_H_
 
-// Implements collectives over any link. Sums are computed in rank order, as in (v0 + v1) +
-// v2. N ranks therefore compute the same bits as one rank that adds N micro-batches in
-// turn, in every run and for any order of messages.
+// Implements collectives (runtime/backend.h) over any link. Sums are computed in rank order, as in
+// (v0 + v1) + v2. In every run and for any order of messages, the sums of N ranks are therefore
+// bit-equal to the sums of one rank that adds the gradients of N micro-batches one after the other.
 //
-// An all-reduce consists of a reduce-scatter and an all-gather. In the reduce-scatter, each
-// rank receives its block from all other ranks and adds the blocks. In the all-gather, the
-// ranks gather the sums. A rank sends 2 (N - 1) / N of the reduced bytes, the lower bound
-// of an all-reduce (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-// clusters of workstations", 2009). All links are used concurrently.
+// The values are divided into one block per rank. An all-reduce consists of a reduce-scatter and an
+// all-gather. In the reduce-scatter, each rank receives the other ranks' values of its block, and
+// adds them. In the all-gather, each rank receives the sums of the other blocks. A rank of N sends
+// 2 (N - 1) / N of the reduced bytes, which is the lower bound of an all-reduce (Patarasuk and
+// Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009). Messages to
+// and from all other ranks are sent concurrently.
 //
 //   RankCollectives collectives(link);
 //   collectives.AllReduce(DType::kF32, gradients, scratch);
@@ -42,8 +43,9 @@ class RankCollectives : public Collectives {
   bool AllGather(std::span<const std::byte> block,
                  std::span<std::byte> values) noexcept override;
 
-  /// Copies rank 0's `values` to all ranks. Rank 0 sends one block to each rank, and an
-  /// all-gather follows. Returns false if a rank or its link is lost.
+  /// Copies rank 0's `values` to the `values` of all ranks, which must have equal sizes. Rank 0
+  /// sends one block to each rank, and an all-gather follows. Returns false if a rank or its link
+  /// is lost.
   bool Broadcast(std::span<std::byte> values) noexcept;
 
  private:
@@ -57,8 +59,8 @@ class RankCollectives : public Collectives {
   std::vector<const std::byte*> parts_;  // The addends of a sum, by rank.
 };
 
-/// Returns the strings of all ranks, in rank order, on every rank. Returns kRankLost if a
-/// rank is lost.
+/// Returns the `text` of every rank, in rank order. All ranks must call this function, and all get
+/// the same result. Returns kRankLost if a rank is lost.
 Result<std::vector<std::string>> GatherTexts(RankCollectives& collectives,
                                              const std::string& text);
 
