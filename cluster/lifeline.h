@@ -59,11 +59,11 @@ struct LifelineOptions {
 
 class Lifeline {
  public:
-  /// Connects all ranks to rank 0. All ranks must call this function. If it fails on one rank, it
-  /// fails on all. Returns kDevice if sockets are not available, if a rank does not reach rank 0 at
-  /// any address of rank 0's host, which the message lists, or if not all ranks have connected
-  /// within 30 seconds. Returns kRankLost if a rank is lost during the call. `collectives` is not
-  /// used after the call.
+  /// Connects all ranks to rank 0. All ranks must call this function. If connecting fails on one
+  /// rank, it fails on all. Returns kDevice if sockets are not available, if a rank does not reach
+  /// rank 0 at any address of rank 0's host, which the message lists, or if not all ranks have
+  /// connected within 30 seconds. Returns kRankLost if a rank is lost during the call.
+  /// `collectives` is not used after the call.
   static Result<std::unique_ptr<Lifeline>> Tie(RankCollectives& collectives,
                                                const LifelineOptions& options);
 

@@ -4,7 +4,7 @@
 // Writes a plan as an interactive HTML page. The page shows a map of the arena over time,
 // colored by kind of buffer, with zoom, search and pins. The live bytes are drawn below the
 // map, and tables list the buffers and figures. The page is one file that needs no network.
-// It can also show several programs over one arena side by side, compare two plans, and
+// A page can also show several programs that share an arena side by side, compare two plans, and
 // draw the losses of a run.
 //
 //   Write("step.html", ToHtml({.title = "gpt-nano",
@@ -33,14 +33,19 @@
 
 namespace stowage {
 
-/// The kind of a buffer. If several values use the buffer one after another, it is the kind
-/// of the value that uses it longest.
+/// The kind of a buffer. If several values use the buffer one after another, this is the kind of
+/// the value that uses it longest.
 ///
-///   - kSaved: computed in forward and read in a later phase, or reloaded in backward
-///   - kGradients: computed in backward
-///   - kRecomputed: computed a second time in backward instead of being saved
+///   - kWeights: params
 ///   - kState: optimizer states, also if they are reloaded for the update
-///   - kTemporary: any other result
+///   - kInputs: inputs, caches and the backend's reserve
+///   - kSaved: values that are computed in the forward pass and read later, or are reloaded in the
+///     backward pass
+///   - kGradients: values that are computed in the backward pass
+///   - kRecomputed: values that are computed a second time instead of being saved
+///   - kTemporary: all other results
+///   - kScratch: the workspace of a kernel
+///   - kHost: buffers outside the arena
 enum class BufferKind : uint8_t {
   kWeights,
   kState,
@@ -57,10 +62,10 @@ inline constexpr BufferKind kBufferKinds[] = {
     BufferKind::kSaved,     BufferKind::kGradients, BufferKind::kRecomputed,
     BufferKind::kTemporary, BufferKind::kScratch,   BufferKind::kHost,
 };
-/// Returns one word, which is also the name of the color: "weights", "gradients".
+/// Returns the name of a kind in the page, such as "gradients".
 std::string_view BufferKindName(BufferKind kind);
 
-/// A value that owns its bytes.
+/// A value that owns its bytes, that is, not a view.
 struct ValueDetails {
   std::string name;
   std::string type;       // "f32(4, 64)"
@@ -70,21 +75,23 @@ struct ValueDetails {
 
 struct BufferDetails {
   BufferKind kind = BufferKind::kTemporary;
-  /// In the order of time. Empty for workspace.
+  /// The values in the buffer, in the order of time. Empty for workspace.
   std::vector<ValueDetails> values;
-  std::vector<NodeId> readers;  // Readers of any value, by time.
+  /// The nodes that read a value in the buffer or use the workspace, in the order of time.
+  std::vector<NodeId> readers;
 };
 
-/// Returns the details of each buffer of `plan`, in order. `plan` must be for `graph`
-/// (CheckPlanIsFor). Linear in values, operands and buffers, except for sorting readers.
+/// Returns the details of each buffer of `plan`, in the order of Plan::buffers. `plan` must be for
+/// `graph` (CheckPlanIsFor). Linear in the number of values, operands and buffers, except for
+/// sorting readers.
 std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan);
 
 /// The data of one program on a page.
 struct PageProgram {
   std::string name;
   Report report;
-  std::vector<BufferDetails> details;   // Per buffer of `report`.
-  std::vector<SourceLoc> node_sources;  // Per node of `report`.
+  std::vector<BufferDetails> details;   // One per buffer of `report`.
+  std::vector<SourceLoc> node_sources;  // One per node of `report`.
 };
 
 /// Returns the data of one program. `plan` must be for `graph` (CheckPlanIsFor). Linear.
@@ -98,16 +105,17 @@ struct PageLoss {
 
 struct Page {
   std::string title;
-  std::vector<PageProgram> programs = {};  // Over one arena, unless `compares`.
-  /// True for two plans with separate arenas.
+  /// The programs, which share one arena unless `compares` is set.
+  std::vector<PageProgram> programs = {};
+  /// If true, the page compares two plans, which have separate arenas.
   bool compares = false;
   std::optional<Bytes> budget = {};
   std::vector<PageLoss> losses = {};  // The losses of a run, by step.
   std::optional<double> held_out_loss = {};
 };
 
-/// Returns the contents of the HTML file. Linear. A file has about 350 bytes per buffer and
-/// 150 bytes per node.
+/// Returns the contents of the HTML file. If there are more than 2,000 losses, means of consecutive
+/// steps are drawn. Linear. A file has about 350 bytes per buffer and 150 bytes per node.
 std::string ToHtml(const Page& page);
 
 }  // namespace stowage

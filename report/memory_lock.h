@@ -2,9 +2,9 @@
 #define STOWAGE_REPORT_MEMORY_LOCK_H_
 
 // Writes and compares memory locks. A memory lock is a file that stores the memory use of
-// training steps. It is kept with the source code, like a dependency lock. Comparing a plan
-// with the lock detects changes that increase the memory of a step, and names the buffers
-// that grew, with the source line that created each.
+// training steps. It is kept with the source code, like a dependency lock. Comparing a plan with
+// the lock detects changes that increase the memory of a step. The comparison names the buffers
+// that grew, and the source line that created each buffer.
 //
 //   MemoryLock lock = {.programs = {LockProgram("train", plan_file)}};
 //   std::string text = ToText(lock);                  // memory.lock
@@ -25,7 +25,8 @@
 //       {"name": "h", "bytes": 256, "source": "model.cc:12"}, ...]}, ...]}]}
 //
 // The workspace of kernels depends on the device and its number of threads. A plan file
-// therefore names its device, and plans for different devices are not compared.
+// (report/plan_json.h) therefore names its device, and plans for different devices are not
+// compared.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -46,15 +47,16 @@ inline constexpr Phase kLockedPhases[] = {Phase::kForward, Phase::kBackward,
 struct LockedBuffer {
   std::string name;
   Bytes bytes = 0;
-  /// The line that created it: "model.cc:12". Empty if unknown.
+  /// The source line that created the buffer's first value: "model.cc:12". Empty if unknown.
   std::string source = {};
 
   friend bool operator==(const LockedBuffer&, const LockedBuffer&) = default;
 };
 
-/// The peak within a phase, and the buffers that are live at the peak, by name.
+/// The peak within a phase, and the buffers that are live at the peak, sorted by name.
 struct LockedPhase {
   std::string phase;  // "forward", "backward" or "update".
+  /// The largest sum of live bytes at a node of the phase, without padding.
   Bytes peak = 0;
   std::vector<LockedBuffer> live = {};
 
@@ -80,14 +82,15 @@ struct MemoryLock {
 /// Returns the program with this name, or null.
 const LockedProgram* Find(const MemoryLock& lock, std::string_view name);
 
-/// Returns the figures of a plan. Linear in nodes, values and buffers, except for sorting.
+/// Returns the entry of a plan in a lock. Linear in the number of nodes, values and buffers, except
+/// for sorting.
 LockedProgram LockProgram(std::string name, const PlanFile& file);
 
-/// Returns the contents of a lock file. Equal locks give equal bytes.
+/// Returns the contents of a lock file. Equal locks give equal contents.
 std::string ToText(const MemoryLock& lock);
 
-/// Parses the output of ToText. Returns kInvalidArgument, naming the problem, for any other
-/// text.
+/// Parses the output of ToText. Returns kInvalidArgument, naming the problem, if the text is not
+/// JSON, lacks a field, or has a field of the wrong type or two programs of the same name.
 Result<MemoryLock> ParseMemoryLock(std::string_view text);
 
 /// A buffer that grew or is new.
@@ -111,17 +114,18 @@ struct MemoryChanges {
   bool grew = false;  // True if any figure increased.
 };
 
-/// Returns the changes from `locked` to `now`, program by program. Returns
-/// kInvalidArgument, naming the program, if one of the locks lacks a program, or if a
-/// program was planned for another device or alignment.
+/// Returns the changes from `locked` to `now`, program by program. Compares the sizes of the arena
+/// and of host memory, and the peak of each phase, but not the lower bound. Returns
+/// kInvalidArgument, naming the program, if a program is in only one of the locks, or was planned
+/// for different devices or alignments.
 Result<MemoryChanges> CompareLocks(const MemoryLock& locked,
                                    const MemoryLock& now);
 
-/// Returns the changes as text, with one line per figure, and one line for each of at most
-/// `limit` buffers per phase. Returns "" if nothing changed.
+/// Returns the changes as text, with one line per figure. The lines of the phase's grown buffers,
+/// at most `limit`, follow the line of the phase. Returns "" if nothing changed.
 std::string ToText(const MemoryChanges& changes, size_t limit = 10);
-/// Returns {"grew": ..., "changes":
-/// [{"program", "figure", "before", "now", "buffers"}, ...]}.
+/// Returns the changes in the form
+/// {"grew": ..., "changes": [{"program", "figure", "before", "now", "buffers"}, ...]}.
 nlohmann::ordered_json ToJson(const MemoryChanges& changes);
 /// Returns a self-contained HTML page with a table of all changes.
 std::string ToHtml(const MemoryChanges& changes);

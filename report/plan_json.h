@@ -1,11 +1,11 @@
 #ifndef STOWAGE_REPORT_PLAN_JSON_H_
 #define STOWAGE_REPORT_PLAN_JSON_H_
 
-// Reads and writes plan files. A plan file contains a plan and its graph in one
+// Reads and writes plan files. A plan file contains a plan (planner/plan.h) and its graph in one
 // self-contained JSON object. Offsets, sizes and lifetimes are exact integers. The graph is
-// stored in its text form (ir/text.h) and also as numbers: the views with their layouts,
-// and the operands that each node may overwrite. A verifier therefore needs no knowledge of
-// the ops. tools/judge_plan.py is such a verifier.
+// stored in its text form (ir/text.h). The file also lists the layout of each value, and the
+// operands that each node may overwrite. A program that verifies the plan therefore needs no
+// knowledge of the ops. tools/judge_plan.py is such a program.
 //
 //   {"format": "stowage-plan", "version": 4, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
@@ -25,23 +25,24 @@
 //    "sources": {"files": ["nn/models/images.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
-// A value is stored in the bytes of its root, from the byte "offset" on, with strides of
-// "strides" elements. A value that owns bytes is its own root. A view launches no kernel.
-// The first "updates" results of a node are the new contents of its first operands.
+// A value is stored in the bytes of its "root", from the byte "offset" on, with "strides", which
+// are in elements. The root of a value that owns bytes is the value itself. A view launches no
+// kernel. The first "updates" results of a node are the new contents of its first operands.
 //
-// "workspace_of" has the buffer of each node's workspace. "host_workspace_of" has the
-// buffer of each node's host memory. It exists only if bodies offload values. "sources" has
-// the line of the user's program that created each value. "sources" and "device" are
-// optional.
+// "workspace_of" contains the buffer of each node's workspace, or -1. "host_workspace_of" contains
+// the buffer in which the bodies of each node store offloaded values, or -1. It exists only if
+// bodies offload values. "sources" contains the line of the user's program that created each value.
+// "sources" and "device" are optional.
 //
-// Only plans of graphs with loops or branches have "bodies". This list contains the plans
-// of the bodies, with the same fields, in the order of nodes and, within a node, of its
-// bodies. For a node with bodies, "bodies" is their number. For a loop, "loop" describes
-// the inputs of the body (ir/bodies.h): {"op": "loop", ..., "bodies": 1, "loop":
-// {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0, "reverse": false}}. If a buffer
-// of a body is placed within the bytes of an operand that has died, or of a result that is
-// not written yet, "within" is the index of that buffer: {..., "region": "outside", ...,
-// "within": 1}.
+// Only plans of graphs with loops or branches have "bodies". This list contains the plans of the
+// bodies, in the order of nodes and, within a node, in the order of its bodies. The plan of a body
+// has the same fields as the file from "fingerprint" to "outputs", except for the request to the
+// planner. An entry of "nodes" has the field "bodies", the number of bodies, if the node has
+// bodies. For a loop, the field "loop" describes the inputs of the body (ir/bodies.h): {"op":
+// "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0,
+// "reverse": false}}. If a buffer of a body is placed within the bytes of an operand that has died,
+// or of a result that is not written yet, "within" is the index of the buffer of this operand or
+// result: {..., "region": "outside", ..., "within": 1}.
 
 #include <optional>
 #include <string>
@@ -55,12 +56,13 @@
 
 namespace stowage {
 
-/// The request to the planner.
+/// The request that led to a plan.
 struct PlanRequest {
   std::optional<Bytes> budget = {};
-  // As text (planner/fit/memory_optimizations.h). If empty, the optimizations are unknown.
+  /// The result of ToText for MemoryOptimizations (planner/fit/memory_optimizations.h). Empty for a
+  /// graph that is planned as it is.
   std::string optimizations = {};
-  /// The device whose workspace is planned. Empty if unknown.
+  /// The device for whose kernels workspace is planned (DeviceNeeds::device). Empty if unknown.
   std::string device = {};
   friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
 };
@@ -71,20 +73,23 @@ struct PlanFile {
   PlanRequest request = {};
 };
 
-/// Returns the contents of a plan file. Parsing them returns an equal plan.
+/// Returns the contents of a plan file. `plan` must be for `graph`. Parsing the contents returns an
+/// equal plan.
 std::string PlanToJson(const Plan& plan, const Graph& graph,
                        const PlanRequest& request = {});
 
-/// Parses the output of PlanToJson. Checks that every field exists, has its type and is in
+/// Parses the output of PlanToJson. Checks that every required field exists, has its type and is in
 /// range, that all indices and sums are valid, that the plan is for the graph in the file,
 /// and that the properties of values and nodes are correct. Returns kInvalidArgument,
-/// naming the problem, if a check fails. Does not verify the plan itself; see ViolationsOf.
+/// naming the problem, if a check fails. Does not verify the plan itself (see ViolationsOf).
 Result<PlanFile> PlanFromJson(std::string_view text);
 
-/// Returns the violations of a plan that was read, or an empty list for a valid plan. These
-/// are the violations of ValidatePlan (planner/validate_plan.h), figures that do not follow
-/// from the slots, and an arena that exceeds the budget. If the step was fitted to a
-/// budget, its size without reuse is only checked to be at least the arena.
+/// Returns the violations of a plan that was read, or an empty list for a valid plan. These are the
+/// violations of ValidatePlan (planner/validate_plan.h) or, if there are none, figures that do not
+/// follow from the slots, and in both cases an arena that exceeds the budget. If
+/// PlanRequest::optimizations allows an optimization, the size without reuse is only checked to be
+/// at least the arena. For a plan with bodies whose arena is above the lower bound, Plan::optimal
+/// is not checked.
 std::vector<std::string> ViolationsOf(const PlanFile& file);
 
 }  // namespace stowage

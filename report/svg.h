@@ -1,7 +1,7 @@
 #ifndef STOWAGE_REPORT_SVG_H_
 #define STOWAGE_REPORT_SVG_H_
 
-// Draws the arena of a plan, a packing and the Pareto frontier as SVG files. Every file is
+// Draws SVG files of the arena of a plan, of a packing, and of a Pareto frontier. Every file is
 // self-contained, without scripts, fonts or links. Hovering over a shape shows its details.
 //
 //   Write("plan.svg", ToSvg(report));
@@ -33,8 +33,8 @@ struct Box {
   double height = 0;
 };
 
-/// An SVG drawing that is built shape by shape. `kind` is the class of a shape, which
-/// styles and tests refer to.
+/// An SVG drawing that is built shape by shape. `kind` is the class attribute of a shape, to which
+/// styles and tests refer. Points are in SVG units from the upper left corner.
 ///
 ///   Canvas canvas(1200, 600);
 ///   canvas.Rectangle("buffer", {.x = 90, .y = 64, .width = 20, .height = 10},
@@ -45,21 +45,23 @@ class Canvas {
   /// Creates a white page of this size, in SVG units.
   Canvas(double width, double height);
 
-  /// Draws text. `attributes` are written without escaping, and `text` is escaped.
+  /// Draws text that begins at `at`. `attributes`, here and below, are written without escaping,
+  /// and `text` is escaped.
   void Text(Point at, std::string_view attributes, std::string_view text);
+  /// Draws a line.
   void Line(std::string_view kind, Point from, Point to,
             std::string_view colour, std::string_view attributes = "");
-  /// Draws a rectangle. `title` is the tooltip. If empty, the rectangle has no tooltip.
+  /// Draws a rectangle. `title` is the tooltip. If it is empty, the rectangle has no tooltip.
   void Rectangle(std::string_view kind, const Box& box, std::string_view fill,
                  std::string_view title = "");
-  /// Draws a closed, filled shape.
+  /// Draws a closed, filled shape. `title` is the tooltip.
   void Polygon(std::string_view kind, const std::vector<Point>& points,
                std::string_view attributes, std::string_view title);
   /// Draws an open line without filling it.
   void Polyline(std::string_view kind, const std::vector<Point>& points,
                 std::string_view colour, std::string_view attributes = "");
 
-  /// Returns the contents of the SVG file. Nothing may be drawn afterwards.
+  /// Returns the contents of the SVG file. Must be called once, after all shapes have been drawn.
   std::string Finish();
 
  private:
@@ -68,26 +70,26 @@ class Canvas {
 
 /// Draws the arena of a plan. The x axis is time, and the y axis is the address. Each
 /// buffer is a rectangle in the color of its region. The live bytes and the arena's height
-/// are drawn below, on the same time axis. Linear in buffers and nodes. A plan of 2,000
-/// buffers gives about 0.5 MB.
+/// are drawn below, on the same time axis. Linear in the number of buffers and nodes. The file of a
+/// plan with 2,000 buffers has about 0.5 MB.
 std::string ToSvg(const Report& report);
 
-/// Draws a packing like a plan, with the live bytes and the height below. If the live bytes
-/// reach the height, no packing is lower.
+/// Draws a packing in the same way as a plan, with the live bytes and the height below. If the live
+/// bytes reach the height, no packing is lower.
 ///
 /// `packing` must have an offset for each buffer of `problem`. Buffers of size 0 are not
 /// drawn, and fixed buffers are gray. O(n log n). A file has about 250 bytes per buffer.
 std::string ToSvg(const packing::Problem& problem,
                   const packing::Packing& packing);
 
-/// A point of the Pareto frontier.
+/// A plan on the Pareto frontier.
 struct FrontierMark {
   /// The smallest budget that the plan fits.
   Bytes budget = 0;
-  double percent = 0;  // The overhead.
-  /// A proven lower bound of the overhead of any plan.
+  double percent = 0;  // The overhead of the plan, in percent.
+  /// A proven lower bound on the overhead of all plans that fit the budget.
   std::optional<double> least_percent = {};
-  std::string note = {};
+  std::string note = {};  // The tooltip.
 };
 
 struct FrontierLabels {
@@ -95,11 +97,11 @@ struct FrontierLabels {
   std::string cost;  // The unit of the percentages: "more operations".
 };
 
-/// Draws the Pareto frontier. The x axis is the budget. The y axis is the overhead of the
-/// plan that fits it, on a scale on which both 1 and 100 percent are visible. The curve
-/// steps down where a larger budget has a lower overhead. No plan fits a budget to the left
-/// of the last step. The lower bounds are drawn below, if known. `marks` must be sorted by
-/// decreasing budget. Linear.
+/// Draws the Pareto frontier of `marks`, which must be sorted by decreasing budget. The x axis is
+/// the budget. The y axis is the overhead of the cheapest plan in `marks` that fits the budget, on
+/// a logarithmic scale of 1 + percent. The curve steps down where a larger budget has a lower
+/// overhead. No plan in `marks` fits a budget to the left of the curve. A dashed line shows the
+/// lower bounds, if they are known. Linear.
 std::string FrontierToSvg(const FrontierLabels& labels,
                           std::span<const FrontierMark> marks);
 

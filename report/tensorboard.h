@@ -3,16 +3,16 @@
 
 // Writes scalars of a training run in TensorBoard's format, as records of an event file.
 //
-// An event file is a sequence of records. Each record (TFRecord) consists of a length,
-// data, and a masked CRC-32C of each. The data is a message of type Event
-// (tensorflow/core/util/event.proto):
+// An event file is a sequence of records. Each record (TFRecord) consists of a length, the masked
+// CRC-32C of the length, data, and the masked CRC-32C of the data. The data is a message of type
+// Event (tensorflow/core/util/event.proto):
 //
 //   std::string file = VersionRecord(seconds);
 //   file += ScalarsRecord(seconds, /*step=*/1, {{"loss", 2.3f}, {"lr", 1e-3f}});
 //
-// TensorBoard reads all files of a folder whose names contain "tfevents". If a run is
-// resumed from a checkpoint, SessionStartRecord(seconds, step) invalidates the data of
-// earlier files from `step` on.
+// TensorBoard reads all files of a folder whose names contain "tfevents". If a run is resumed from
+// a checkpoint, it writes SessionStartRecord(seconds, step) to a new file. TensorBoard then ignores
+// the data of earlier files from `step` on.
 
 #include <cstdint>
 #include <span>
@@ -26,10 +26,11 @@ struct EventScalar {
   float value = 0;
 };
 
-/// Returns the first record of a file. `seconds` is the wall time since 1970.
+/// Returns the record with which a file must begin. `seconds`, here and below, is the time of the
+/// event, in seconds since 1970.
 std::string VersionRecord(double seconds);
 
-/// Returns a record of one event with all scalars of a step.
+/// Returns a record that contains `scalars` as the scalars of step `step`.
 std::string ScalarsRecord(double seconds, int64_t step,
                           std::span<const EventScalar> scalars);
 
