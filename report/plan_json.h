@@ -36,13 +36,13 @@
 //
 // Only plans of graphs with loops or branches have "bodies". This list contains the plans of the
 // bodies, in the order of nodes and, within a node, in the order of its bodies. The plan of a body
-// has the same fields as the file from "fingerprint" to "outputs", except for the request to the
-// planner. An entry of "nodes" has the field "bodies", the number of bodies, if the node has
-// bodies. For a loop, the field "loop" describes the inputs of the body (ir/bodies.h): {"op":
-// "loop", ..., "bodies": 1, "loop": {"iterations": 3, "carried": 1, "sliced": 1, "summed": 0,
-// "reverse": false}}. If a buffer of a body is placed within the bytes of an operand that has died,
-// or of a result that is not written yet, "within" is the index of the buffer of this operand or
-// result: {..., "region": "outside", ..., "within": 1}.
+// has the same fields as the file, except the graph's text, the sources, and the request to the
+// planner ("budget_bytes", "optimizations" and "device"). An entry of "nodes" has the field
+// "bodies", the number of bodies, if the node has bodies. For a loop, the field "loop" describes
+// the inputs of the body (ir/bodies.h): {"op": "loop", ..., "bodies": 1, "loop": {"iterations": 3,
+// "carried": 1, "sliced": 1, "summed": 0, "reverse": false}}. If a buffer of a body is placed
+// within the bytes of an operand that has died, or of a result that is not written yet, "within" is
+// the index of the buffer of this operand or result: {..., "region": "outside", ..., "within": 1}.
 
 #include <optional>
 #include <string>

@@ -27,21 +27,21 @@
 
 namespace stowage {
 
-// Collectives between the ranks of a step, for the kernels of collective ops. Implementations
-// use threads of one process, MPI or another network.
+// Collectives exchanges values between the ranks of a step, for the kernels of collective ops.
+// Implementations use threads of one process, MPI or another network.
 //
-// Each rank makes the same calls in the same order. A value is divided into equal blocks, one
-// per rank, in order of rank. If the value does not divide evenly, the last blocks are shorter
-// or empty.
+// All ranks must make the same calls in the same order. A value is divided into equal blocks, one
+// per rank, in order of rank. If the number of elements is not a multiple of the number of ranks,
+// the last blocks are shorter or empty.
 //
 //   if (!collectives.AllReduce(DType::kF32, gradient, scratch)) {
 //     return StepCode::kRankLost;
 //   }
 
-/// Implementations allocate nothing after construction. There is one call at a time, but calls
-/// may come from different threads. A call returns false if a rank or the link to it is lost.
-/// All later calls may then fail. Scratch must have the size of CollectiveScratch and be
-/// aligned to 64 bytes.
+/// The collectives of one rank. Implementations allocate nothing after construction. The caller
+/// makes one call at a time, but may call from different threads. A call returns false if a rank or
+/// the link to it is lost. All later calls may then fail. The scratch of a call must have at least
+/// the size that CollectiveScratch returns, and must be aligned to 64 bytes.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -49,29 +49,31 @@ class Collectives {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  /// Sums `values` over the ranks in place and in rank order, as ((v0 + v1) + v2). Each sum
-  /// is rounded to the type. Every run therefore computes the same bits as one rank that
-  /// accumulates gradients over the same number of micro-batches. Supports floats, i32 and i64.
+  /// Sums `values` over the ranks in place and in rank order, as ((v0 + v1) + v2). Each partial sum
+  /// is rounded to the type. The result is therefore the same in every run, and bit-equal to the
+  /// result of one rank that accumulates gradients over the same number of micro-batches. Supports
+  /// floats, i32 and i64.
   virtual bool AllReduce(DType dtype, std::span<std::byte> values,
                          std::span<std::byte> scratch) noexcept = 0;
 
-  /// Computes the same sums as AllReduce, but writes only this rank's block to the front of
-  /// `block`. The size of `block` is the size of a full block, which is at least the size of
-  /// `values` divided by the number of ranks. Bytes after a shorter block are unchanged.
+  /// Computes the same sums as AllReduce, but writes only this rank's block, to the front of
+  /// `block`. The size of `block` determines the size of a full block. It must be equal on all
+  /// ranks, and at least the size of `values` divided by the number of ranks. If this rank's block
+  /// is shorter, the remaining bytes of `block` do not change.
   virtual bool ReduceScatter(DType dtype, std::span<const std::byte> values,
                              std::span<std::byte> block,
                              std::span<std::byte> scratch) noexcept = 0;
 
-  /// Gathers the blocks of all ranks into `values`. A full block has `block.size()` bytes, so
-  /// the block of rank r begins at byte r * block.size() of `values`. `block` and `values` must
-  /// not overlap.
+  /// Gathers the blocks of all ranks into `values`. A full block has `block.size()` bytes, which
+  /// must be equal on all ranks. The block of rank r begins at byte r * block.size() of `values`.
+  /// `block` and `values` must not overlap.
   virtual bool AllGather(std::span<const std::byte> block,
                          std::span<std::byte> values) noexcept = 0;
 };
 
-/// Returns the scratch size of AllReduce for `bytes` bytes of values, or of ReduceScatter for
-/// blocks of `bytes` bytes in total. For every other rank, it is a chunk of a block of at most
-/// 256 KiB, rounded up to a multiple of 64 bytes.
+/// Returns the scratch size of AllReduce for `bytes` bytes of values, or of ReduceScatter for full
+/// blocks of `bytes` bytes in total. The scratch has space for one chunk from each other rank. A
+/// chunk is a block, or 256 KiB of it if it is larger, rounded up to a multiple of 64 bytes.
 inline Bytes CollectiveScratch(Bytes bytes, int64_t ranks) {
   constexpr Bytes kMaxChunk = Bytes{256} << 10;
   const Bytes block = (bytes + ranks - 1) / ranks;
@@ -79,8 +81,8 @@ inline Bytes CollectiveScratch(Bytes bytes, int64_t ranks) {
   return (ranks - 1) * chunk;
 }
 
-// The collectives of a step with one rank. Each sum is its only addend, and a block is the
-// whole value.
+// OneRank provides the collectives of a step with one rank. The sum over the ranks is the rank's
+// value, and a block is the whole value.
 //
 //   OneRank alone;
 //   alone.AllGather(block, values);  // Copies `block`.
@@ -107,7 +109,8 @@ class OneRank final : public Collectives {
   }
 };
 
-/// The maximum number of steps of one program in flight, and of results that are kept.
+/// The maximum number of steps of one program that are in flight. The results of this number of
+/// steps are kept.
 inline constexpr uint64_t kStepsInFlight = 4;
 
 /// A program bound to a device, with selected kernels and fixed addresses.
@@ -115,21 +118,22 @@ class Executable {
  public:
   virtual ~Executable() = default;
 
-  /// Runs launches [first, last) of the program in order and waits for them. If `first` is 0,
-  /// uses the inputs as last written. Allocates nothing and throws nothing. On failure, *failed
-  /// is the index of the launch, or the number of launches if no single launch has failed.
+  /// Runs launches [first, last) of the program in order and waits for them. If `first` is 0, the
+  /// step uses the inputs as they were last written. Allocates nothing and throws nothing. On
+  /// failure, sets *failed to the index of the launch that failed, or to the number of launches if
+  /// the failure is not due to one launch.
   virtual StepCode Run(size_t first, size_t last, size_t* failed) noexcept = 0;
 
-  /// Runs only launch `index`, for sessions that poison. If it has bodies, and the device
-  /// supports it, fills buffers in the bodies with `poison` when they die.
+  /// Runs only launch `index`, for sessions that poison (SessionOptions::poison). If the launch has
+  /// bodies, and the device supports it, fills buffers in the bodies with `poison` when they die.
   virtual StepCode RunPoisoned(size_t index, uint8_t /*poison*/,
                                size_t* failed) noexcept {
     return Run(index, index + 1, failed);
   }
 
-  /// Starts all launches as step `step`, and returns before they are done. A synchronous device
-  /// does nothing and returns false. Use Run for it. The step that was started kStepsInFlight
-  /// steps earlier must be done. Allocates nothing and throws nothing.
+  /// Starts all launches as step `step`, and returns true before they are done. The step that was
+  /// started kStepsInFlight steps earlier must be done. A synchronous device does nothing and
+  /// returns false. The caller must then use Run. Allocates nothing and throws nothing.
   virtual bool Start(uint64_t) noexcept { return false; }
   /// Waits for one of the last kStepsInFlight started steps, but not for later steps. Writes
   /// the values of Program::scalars() to `scalars`. Sets *failed as Run does. Allocates nothing
@@ -139,8 +143,9 @@ class Executable {
     return StepCode::kStepUnknown;
   }
 
-  // WriteInput sets the content of an input for all steps that are started later. ReadInput
-  // reads it. The size of `data` must be the size of the input's type. Neither allocates.
+  // WriteInput sets the content of an input for all steps that are started later. ReadInput reads
+  // this content. The size of `data` must be the size of the input's type. Neither function
+  // allocates.
   virtual void WriteInput(ValueId input, std::span<const std::byte> data) = 0;
   virtual void ReadInput(ValueId input, std::span<std::byte> data) const = 0;
 
@@ -159,26 +164,26 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// Returns the name and further details of the device for users.
+  /// Returns a description of the device for users.
   virtual std::string description() const { return std::string(name()); }
-  /// Returns the name and everything else that workspace sizes depend on, for
-  /// DeviceNeeds::device.
+  /// Returns the name and all other properties on which workspace sizes depend
+  /// (DeviceNeeds::device).
   virtual std::string planned_for() const { return std::string(name()); }
 
-  /// Returns true if Executable::Start returns before the step is done.
+  /// Returns true if the device is asynchronous: Executable::Start returns before the step is done.
   virtual bool works_on_its_own() const { return false; }
 
   /// Returns the workspace bytes of the kernel for `node`. The plan must include this
   /// workspace.
   virtual Bytes Workspace(const Graph& graph, const Node& node) const = 0;
 
-  /// Returns the number of bytes in the arena that the backend reserves in addition to the
-  /// values of `graph`, for slots of `alignment`. The plan must include these bytes.
+  /// Returns the number of bytes that the backend reserves in the arena in addition to the values
+  /// of `graph`. The plan must include these bytes, at a multiple of `alignment`.
   virtual Bytes Reserve(const Graph&, Bytes /*alignment*/) const { return 0; }
   /// Returns the ops that the kernels fuse into one node.
   virtual Fusions FusesOps() const { return {}; }
-  /// Returns all of these requirements, for PlanOptions::device. The result must not be used
-  /// after this object is destroyed.
+  /// Returns the requirements of the preceding functions, for PlanOptions::device. The result must
+  /// not be used after this object is destroyed.
   DeviceNeeds Needs() const {
     return {.workspace =
                 [this](const Graph& graph, const Node& node) {
@@ -196,26 +201,29 @@ class Backend {
   /// such node.
   virtual Status Supports(const Graph& graph) const = 0;
 
-  /// Returns kDevice if an arena of `budget` bytes can never be allocated.
+  /// Returns kDevice if the device can never allocate an arena of `budget` bytes, for example
+  /// because it has less memory.
   virtual Status CheckBudget(Bytes /*budget*/) const { return {}; }
-  /// Returns kInvalidArgument if the caller's bytes cannot be used as the arena.
+  /// Returns kInvalidArgument if the caller's bytes cannot be used as the arena, for example
+  /// because they are not memory of the device.
   virtual Status CheckArena(std::span<std::byte>) const { return {}; }
 
   /// Allocates one block of at least `bytes` bytes at a multiple of `alignment`. Returns
-  /// kDevice if the allocation fails. Release the block with Free.
+  /// kDevice if the allocation fails. The caller must release the block with Free.
   virtual Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) = 0;
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
-  /// Allocates host memory that the reload and offload kernels copy to and from. The caller may
-  /// access it only with the copies below, because it may be a file (runtime/host_file.h).
-  /// Release it with FreeHost.
+  /// Allocates host memory, between which and the arena the reload and offload kernels copy. The
+  /// caller may access it only with the next three functions, because it may be a file
+  /// (runtime/host_file.h), and must release it with FreeHost.
   virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
   virtual void FreeHost(std::byte* block, Bytes bytes,
                         Bytes alignment) noexcept = 0;
 
-  // Copy between the caller's memory and host memory, without allocating. No running step may
-  // access the bytes. Return kDevice on failure.
+  // WriteHost and ReadHost copy between the caller's memory and host memory. FillHost sets all
+  // bytes to `value`. These functions allocate nothing. No running step may access the bytes. They
+  // return kDevice on failure.
   virtual Status WriteHost(std::byte* host, std::span<const std::byte> from) {
     if (!from.empty()) std::memcpy(host, from.data(), from.size());
     return {};
@@ -229,8 +237,9 @@ class Backend {
     return {};
   }
 
-  // Copy between the caller's memory and the device's memory, after all steps that were started
-  // and without allocating. Return kDevice on failure.
+  // CopyIn and CopyOut copy between the caller's memory and the device's memory. FillBytes sets all
+  // bytes to `value`. These functions first wait for all steps that were started, and allocate
+  // nothing. They return kDevice on failure.
   virtual Status CopyIn(std::byte* device, std::span<const std::byte> host) = 0;
   virtual Status CopyOut(std::span<std::byte> host,
                          const std::byte* device) = 0;

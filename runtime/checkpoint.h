@@ -1,26 +1,27 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_H_
 
-// Saves and loads checkpoints, which hold params, optimizer state and the step number. A
-// checkpoint is one file in the safetensors format, so other tools can read the weights. A
-// digest in the metadata detects a flipped bit. Notes of the run that saved it (such as its
-// seed and its data) are also metadata.
+// Saves and loads checkpoints, which contain params, optimizer states and the step number. A
+// checkpoint is one file in the safetensors format, so other tools can read the weights. Its
+// metadata contain a digest, which detects corruption, and notes of the run that saved it, such as
+// the seed and the data.
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");
 //
-// Params that no step changes and that another file has, such as the base model of adapters,
-// may be omitted (CheckpointBase). The checkpoint then records that file.
+// Params that no step changes and that are in another file, such as the base model of adapters,
+// may be omitted (CheckpointBase). The checkpoint then identifies this file.
 //
-// Several ranks can save together. Each rank writes a shard with its block of every param and
-// state. Then one rank writes the index of all shards (runtime/checkpoint_file.h). No rank
-// holds or writes more than its block. The old checkpoint is valid until the new index
-// atomically replaces the old one. All ranks must have access to the folder of the shards. All
-// functions that read checkpoints accept a file or an index.
+// Several ranks can save one checkpoint together. Each rank writes a shard with its block of every
+// param and state. Then one rank writes the index of all shards (runtime/checkpoint_file.h). No
+// rank writes more than its blocks. The old checkpoint is valid until the new index atomically
+// replaces the old one. All ranks must have access to the folder of the shards. All functions that
+// read checkpoints accept a file or an index.
 //
-//   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", 400);
+//   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", /*number=*/400);
 //   ...                                       // Gather the digests of all ranks.
-//   Status saved = SaveShardIndex(step, values, digests, file, 400, notes);
+//   Status saved = SaveShardIndex(step, values, digests, file, "run.safetensors",
+//                                 /*number=*/400, notes);
 //   Status removed = RemoveUnusedShards("run.safetensors");
 
 #include <cstdint>
@@ -35,12 +36,13 @@
 
 namespace stowage {
 
-/// Writes every param and state of `runner`'s graph except the params of `base`, and `step` and
-/// `notes`. The write is atomic: the file is replaced completely or is unchanged
-/// (base/files.h). A run that saves more than once, or late, should claim the file first
-/// (OutputFile::Claim). Returns kIo if the file cannot be written. Returns kNotFinite, with the
-/// file unchanged, if a param or state holds NaN or infinity. Returns kInvalidArgument if the
-/// step is below 0 or above kMaxCheckpointStep, or a note has a reserved name.
+/// Writes a checkpoint of step `step` with `notes`. It contains all params and states of `runner`'s
+/// graph except the params of `base`. The write is atomic: the file is replaced completely or is
+/// unchanged (base/files.h). A run that saves more than once, or only at its end, should claim the
+/// file first (OutputFile::Claim). Returns kIo if the file cannot be written. Returns kNotFinite,
+/// with the file unchanged, if a param or state contains NaN or infinity. Returns kInvalidArgument
+/// if the step is below 0 or above kMaxCheckpointStep, if a note has a reserved name (IsOwnName),
+/// or if a param or state was never set.
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
                       int64_t step, const RunNotes& notes = {},
                       const CheckpointBase& base = {});
@@ -48,80 +50,89 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
                       int64_t step, const RunNotes& notes = {},
                       const CheckpointBase& base = {});
 
-/// Returns kNotFinite if a param or state of `runner` holds NaN or infinity. The message names
-/// the first one.
+/// Returns kNotFinite if a param or state of `runner` contains NaN or infinity. The message names
+/// the first one. Propagates errors of Runner::ReadPart.
 Status CheckFinite(const Runner& runner);
 
-/// Reads only the header of the checkpoint at `path`. Returns the errors of LoadCheckpoint, but
-/// does not check the bytes of the tensors.
+/// Returns the metadata of the checkpoint at `path`. Reads only the header, and does not check the
+/// bytes of tensors. Returns kNotFound or kIo if the file cannot be read, and kInvalidArgument if
+/// it is not a checkpoint, or if its header or index is damaged.
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
-/// Reads the complete checkpoint at `path`. Propagates errors of ReadCheckpointInfo. Returns
-/// kInvalidArgument if its content is corrupt.
+/// Reads the complete checkpoint at `path` and checks that its content is as it was saved.
+/// Propagates errors of CheckpointFile::Open and CheckpointFile::Check.
 Status CheckCheckpoint(const std::string& path);
 
-/// Writes the params, and the model's own states (runtime/weights.h), under their names, for
-/// other programs. Writes a safetensors file, or an NPZ if the path ends in .npz or .NPZ. An
-/// NPZ must be smaller than 4 GiB and cannot contain bf16 (see the errors of NpzBytes). Atomic,
-/// and refused for non-finite values, as SaveCheckpoint is.
+/// Writes the weights of `runner` under their names, for other programs. These are the params and
+/// the model's states (WeightValues in runtime/weights.h). Writes a safetensors file, or an NPZ if
+/// the path ends in .npz or .NPZ. An NPZ must be smaller than 4 GiB and cannot contain bf16
+/// (NpzBytes in formats/npy.h describes the errors). As in SaveCheckpoint, the write is atomic, and
+/// non-finite values give kNotFinite.
 Status SaveWeights(const Runner& runner, const OutputFile& file);
-/// Checks before the first step whether SaveWeights can write the weights of a step of `graph`
-/// to `path`. Returns kUnsupported for an NPZ if a param is bf16 or the weights are 4 GiB or
-/// larger.
+/// Checks, for example before the first step, whether SaveWeights can write the weights of a step
+/// of `graph` to `path`. Returns kUnsupported for an NPZ if a weight is bf16 or if the weights have
+/// 4 GiB or more.
 Status CheckSaveWeights(const Graph& graph, const std::string& path);
 Status SaveWeights(const Runner& runner, const std::string& path);
 
-/// Loads the params and states in a checkpoint, and returns its step. Reads and checks the
-/// complete file first. Then reads it a second time, compares each part with the checked part,
-/// and writes the values. The values are bit-identical to the saved values, or nothing is
-/// changed. If the second read fails, or the file changes in between, the values of the file
-/// count as never set, so that no mixture remains (AllOrNone in runtime/values.h).
+/// Loads the params and states in a checkpoint into `runner`, and returns the checkpoint's step.
+/// Reads and checks the complete file first, and changes nothing if this fails. Then reads the file
+/// a second time, compares each part with the checked part, and writes the values, which are
+/// bit-equal to the saved values. If the second read or a write fails, or if the file has changed,
+/// all values in the file count as never set, so that no mixture of new and old values remains
+/// (AllOrNone in runtime/values.h).
 ///
-/// A training program requires all of its states and no others. A program that updates nothing,
-/// such as evaluation, may load a training checkpoint, and ignores the additional states.
-/// Params of `base` that the file omits are unchanged. The caller must have set them.
+/// All params and states of the program must be in the checkpoint, except params of `base`, if the
+/// checkpoint omits its base. The caller must have set these params. They are unchanged. The
+/// checkpoint must not contain other params or states. However, a program that updates nothing,
+/// such as an evaluation, ignores other states, and can therefore load a training checkpoint.
 ///
 /// Returns kNotFound or kIo if the file cannot be read. Returns kInvalidArgument if the file is
-/// truncated or altered, a param is missing, unknown, or of a different type or shape, or the
-/// checkpoint has a different base.
+/// truncated or altered, if a param or state is missing, unknown, or of a different type or shape,
+/// or if the checkpoint has a different base.
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
                                const CheckpointBase& base = {});
 
-/// Loads a checkpoint as above, for one of several ranks. The rank loads only its block of
-/// values that its step splits, and reads only the shards that it needs. The checkpoint may be
-/// of any number of ranks. Every rank must have access to the file.
+/// Loads a checkpoint into `step`, the step of one of several ranks, as described above. `values`
+/// describes the rank. For a value that the step splits, the rank loads only its block. It reads
+/// only the shards that contain bytes that it loads. The checkpoint may have been saved by any
+/// number of ranks. Every rank must have access to the file and its shards.
 Result<int64_t> LoadCheckpoint(Runner& step, const RankValues& values,
                                const std::string& path,
                                const CheckpointBase& base = {});
 
-/// Creates the folder of the shards of `path`, and a file in it that shows that this rank can
-/// write to the folder. `sign`, a random number common to all ranks, distinguishes it from the
-/// files of other runs. Returns kIo on failure.
+/// Creates the folder of the shards of the checkpoint `path`, and a file in this folder, which
+/// shows that rank `rank` can write there. `sign` must be a random number that is equal on all
+/// ranks. It distinguishes the file from the files of other runs. Returns kIo on failure.
 Status PrepareShards(const std::string& path, int64_t rank, int64_t sign);
-/// Checks that the files that PrepareShards has created on all ranks are visible from this rank.
-/// Returns kIo if one is not.
+/// Checks that this process can see the files that PrepareShards has created on all `ranks` ranks.
+/// Returns kIo if it cannot see one of them.
 Status CheckSigns(const std::string& path, int64_t ranks, int64_t sign);
 /// Removes the file that PrepareShards has created for `rank`, if there is one.
 void RemoveSign(const std::string& path, int64_t rank, int64_t sign);
 
-/// Writes the shard of this rank, or rewrites it. Returns its digest. Propagates errors of
-/// SaveCheckpoint.
+/// Writes the shard of a rank for the checkpoint `path` at step number `number`. `step` is the
+/// rank's step, and `values` describes the rank. The folder of the shards must exist
+/// (PrepareShards). Returns the digest of the shard. Returns the errors of SaveCheckpoint.
 Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
                            const std::string& path, int64_t number,
                            const CheckpointBase& base = {});
 
-/// Replaces `file` by the index of these shards, which are in order of rank. Returns kIo if a
-/// shard is not visible from this rank. Returns the errors of SaveCheckpoint except kNotFinite.
+/// Replaces the content of `file` by the index of a sharded checkpoint. `shards` must contain the
+/// results of SaveShard on all ranks, in order of rank. `path`, `number` and `base` must be the
+/// arguments of SaveShard, and `file` must be in the folder of `path`. Returns kIo if this process
+/// cannot see a shard. Also returns the errors of SaveCheckpoint except kNotFinite.
 Status SaveShardIndex(const Runner& step, const RankValues& values,
                       std::span<const uint64_t> shards, const OutputFile& file,
                       const std::string& path, int64_t number,
                       const RunNotes& notes = {},
                       const CheckpointBase& base = {});
 
-/// Removes the shards of `path` that no index in the same folder as `path` refers to, and
-/// temporary files of killed ranks. No rank may be writing there. Files that cannot be removed
-/// remain. Returns an error and removes nothing if a file in that folder may be an index and
-/// cannot be read.
+/// Removes the shards in the shard folder of `path` to which no index in the folder of `path`
+/// refers, and temporary files of killed ranks. Also removes the shard folder if it is then empty.
+/// No rank may be writing to the shard folder. Files that cannot be removed remain. Returns an
+/// error and removes nothing if a folder cannot be read, or if a file in the folder of `path` may
+/// be an index and cannot be read.
 Status RemoveUnusedShards(const std::string& path);
 
 }  // namespace stowage

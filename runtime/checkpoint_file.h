@@ -1,11 +1,12 @@
 #ifndef STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 #define STOWAGE_RUNTIME_CHECKPOINT_FILE_H_
 
-// Defines the format of checkpoints, and CheckpointFile, which is an open checkpoint: its
-// metadata, its tensors, and their bytes, which are checked before any of them is used.
+// Defines the format of checkpoints, and CheckpointFile, which represents an open checkpoint. A
+// CheckpointFile provides the metadata, the tensors, and the bytes of the tensors, which are
+// checked before any of them is used. runtime/checkpoint.h saves and loads checkpoints.
 //
 //   Result<CheckpointFile> file = CheckpointFile::Open("run.safetensors");
-//   std::vector<ByteRange> wanted = ...;  // Of each tensor.
+//   std::vector<ByteRange> wanted = ...;  // One range per tensor.
 //   Result<CheckedBytes> checked = file->Check(wanted);
 //   Status read = file->Read(*checked, [&](size_t tensor, Bytes begin, auto part) {
 //     return runner.WritePart(file->tensors()[tensor].name, dtype, begin, part);
@@ -15,11 +16,11 @@
 // the notes, and a digest of the complete content.
 //
 // A sharded checkpoint is an index and a folder of shards next to it. The index is a
-// safetensors file without tensors. Its metadata also contain the header of the whole file, the
-// number of elements in each tensor's blocks, and the digest of each shard's header. Shard r
-// holds block r of each tensor, flat, and a digest of each block. Empty blocks are omitted. The
-// name of a shard contains the digest of its header, which covers its complete content. Equal
-// names therefore mean equal content.
+// safetensors file without tensors. Its metadata also contain the header that the whole checkpoint
+// would have, the number of elements in a block of each tensor, and the digest of each shard's
+// header. Shard r contains block r of each tensor, as a flat array, and a digest of each block.
+// Empty blocks are omitted. The name of a shard contains the digest of its header. The header
+// contains the digests of the blocks, so shards of equal names have equal content.
 //
 //   run.safetensors                                           the index
 //   run.safetensors.shards/400.2-of-4.9f86d081884c7d65.safetensors
@@ -51,7 +52,7 @@ struct CheckpointInfo {
   // The number of shards. 0 means that the checkpoint is one file.
   int64_t shards = 0;
   RunNotes notes;
-  // The digest of the content. Set only by ReadCheckpointInfo.
+  // The digest of the content. Only ReadCheckpointInfo (runtime/checkpoint.h) sets it.
   std::string digest = {};
 
   /// Returns the note called `name`, or null if there is none.
@@ -85,9 +86,9 @@ inline constexpr std::string_view kStepKey = "step";
 inline constexpr std::string_view kParamsKey = "params";
 inline constexpr std::string_view kBaseKey = "base";
 inline constexpr std::string_view kDigestKey = "fnv1a64";
-// The metadata keys of an index: the header of the whole file, the numbers of elements of
-// blocks in the order of its tensors, the digests of the shards' headers, and the folder's
-// name.
+// The additional metadata keys of an index: the header of the whole checkpoint, the number of
+// elements in a block of each tensor, the digests of the shards' headers, and the name of the shard
+// folder.
 inline constexpr std::string_view kWholeKey = "stowage.whole";
 inline constexpr std::string_view kBlocksKey = "stowage.blocks";
 inline constexpr std::string_view kShardsKey = "stowage.shards";
@@ -95,21 +96,23 @@ inline constexpr std::string_view kFolderKey = "stowage.folder";
 // The metadata key of a shard: the digests of its blocks.
 inline constexpr std::string_view kBlockDigestsKey = "xxh64";
 
-/// Returns whether the name is reserved, so that no note may have it.
+/// Returns whether `name` is a metadata key of checkpoints, so that no note may have this name.
 bool IsOwnName(std::string_view name);
 
-/// Parses the result of HexDigest. Returns an error if the text is not a digest.
+/// Parses the result of HexDigest. Returns kInvalidArgument if the text is not a digest.
 Result<uint64_t> ParseHexDigest(std::string_view text);
 /// Joins words with a space between them.
 std::string Joined(const std::vector<std::string>& words);
-/// Splits a string at spaces.
+/// Splits a string at each space.
 std::vector<std::string> Split(std::string_view text);
 
 /// Returns a hash of everything in a checkpoint except the data: step, number of params, base,
-/// notes, names, types and ranges, and the fields of an index. The caller adds the data.
+/// notes, names, types and ranges, and the fields of an index. The caller adds the data to the
+/// hash. `header` must have the keys kStepKey and kParamsKey.
 Fnv1a BeginDigest(const SafetensorsHeader& header);
-/// Returns the digest of a block up to and including `part`, where `before` is the digest of
-/// the parts before it. Parts have kPartBytes. The digest of an empty block is 0.
+/// Returns the digest of a block up to and including `part`. `before` is the digest of the
+/// preceding parts of the block, or 0 for the first part. All parts except the last must have
+/// kPartBytes bytes (runtime/values.h). The digest of an empty block is 0.
 uint64_t DigestOn(uint64_t before, std::span<const std::byte> part);
 /// Returns the digest that identifies a shard.
 uint64_t DigestOfShard(const SafetensorsHeader& header);
@@ -121,16 +124,17 @@ struct Piece {
   Bytes size = 0;
   Bytes at = 0;  // The offset in the data of the file.
 };
-/// Returns the contents of the shard of `rank`. It holds block `rank` of each tensor, where a
-/// block of tensor i has blocks[i] elements. Linear.
+/// Returns the contents of the shard of `rank`, which are block `rank` of each tensor. A block of
+/// tensor i has blocks[i] elements, or fewer at the end of the tensor. Empty blocks are omitted.
+/// Linear.
 std::vector<Piece> PiecesOfShard(const std::vector<SafeTensor>& tensors,
                                  const std::vector<int64_t>& blocks,
                                  int64_t rank);
 
-/// Returns the name of the shard folder, such as "run.safetensors.shards", of the file that
-/// `path` resolves to (ResolvedPath).
+/// Returns the name of the shard folder of a checkpoint, such as "run.safetensors.shards". It is
+/// the name of the file to which `path` resolves (ResolvedPath in base/files.h) with a suffix.
 std::string ShardFolderName(const std::string& path);
-/// Returns the path of `name` in the folder of the file that `path` resolves to.
+/// Returns the path of `name` in the folder of the file to which `path` resolves.
 std::string Beside(const std::string& path, const std::string& name);
 /// Returns the file name of a shard.
 std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
@@ -138,24 +142,25 @@ std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
 /// Returns whether `name` has the form of ShardName.
 bool IsShardName(std::string_view name);
 
-/// Returns a header with tensors that have the names and types of these values, in contiguous
-/// ranges.
+/// Returns a header whose tensors have the names and types of `values`, in this order and in
+/// contiguous ranges.
 SafetensorsHeader HeaderOf(const Graph& graph,
                            const std::vector<ValueId>& values);
 
-/// The contents of a checkpoint of `graph` at `path`, and its header without the digest.
+/// The values in a checkpoint, and its header without the digest.
 struct SavedValues {
   std::vector<ValueId> values;
   SafetensorsHeader header;
 };
-/// Returns the values and the header of a checkpoint. Returns kInvalidArgument if the step is
-/// below 0 or above kMaxCheckpointStep, or a note has a reserved name.
+/// Returns the values and the header of a checkpoint of `graph`. `path` is the checkpoint's path in
+/// messages. Returns kInvalidArgument if the step is below 0 or above kMaxCheckpointStep, or if a
+/// note has a reserved name.
 Result<SavedValues> ValuesToSave(const Graph& graph, const std::string& path,
                                  int64_t step, const RunNotes& notes,
                                  const CheckpointBase& base);
 
-/// Returns kNotFinite if an element of `part` is NaN or infinite. `part` is the range of the
-/// program's value that starts at byte `begin`.
+/// Returns kNotFinite if an element of `part` is NaN or infinite. `part` is the range of `value`
+/// that starts at byte `begin`. The message names the value and `program`.
 Status CheckFinitePart(std::string_view program, const ValueInfo& value,
                        Bytes begin, std::span<const std::byte> part);
 
@@ -165,23 +170,25 @@ struct ByteRange {
   Bytes end = 0;
 };
 
-/// Identifies checked bytes when they are read a second time, with a hash of each part.
+/// The result of CheckpointFile::Check: hashes of the checked bytes, by which a second read detects
+/// that the file has changed.
 struct CheckedBytes {
   // The ranges, indexed by tensor.
   std::vector<ByteRange> wanted;
   std::vector<std::vector<uint64_t>> hashes;
 };
 
-/// An open checkpoint, which is one file or the shards of several ranks. Only the shards that
-/// hold wanted bytes are read.
+/// An open checkpoint, which is one file, or an index and the shards of several ranks. Only the
+/// shards that contain wanted bytes are read.
 class CheckpointFile {
  public:
-  /// Reads the header of one file or of an index. Returns kNotFound or kIo if the file cannot
-  /// be read, and kInvalidArgument if it is not a checkpoint.
+  /// Reads the header of the file or index at `path`. Returns kNotFound or kIo if the file cannot
+  /// be read, and kInvalidArgument if it is not a checkpoint or its header is damaged.
   static Result<CheckpointFile> Open(const std::string& path);
 
-  /// Opens the safetensors file at `path` as Open does if it is marked as a checkpoint.
-  /// Otherwise returns nullopt.
+  /// Opens the safetensors file at `path` in the same way as Open if its metadata mark it as a
+  /// checkpoint, and otherwise returns nullopt. Returns kInvalidArgument if the file is not a
+  /// safetensors file.
   static Result<std::optional<CheckpointFile>> OpenIfOne(
       const std::string& path);
 
@@ -199,17 +206,17 @@ class CheckpointFile {
   /// Returns the paths of the shards. Empty if the checkpoint is one file.
   const std::vector<std::string>& shards() const { return shards_; }
 
-  /// Reads the complete file, or all blocks of shards that contain bytes of the wanted ranges,
-  /// and checks that they are as saved. `wanted` has one range per tensor. Returns kIo if a
-  /// file cannot be read, kNotFound if a shard is missing, and kInvalidArgument if a file is
+  /// Checks that the content is as it was saved. Reads the complete file, or all blocks of shards
+  /// that contain bytes of the wanted ranges. `wanted` must have one range per tensor. Returns kIo
+  /// if a file cannot be read, kNotFound if a shard is missing, and kInvalidArgument if a file is
   /// damaged.
   Result<CheckedBytes> Check(std::vector<ByteRange> wanted) const;
   /// Returns the ranges of all bytes of all tensors.
   std::vector<ByteRange> Everything() const;
 
-  /// Reads the checked bytes a second time and passes the wanted ranges to `take`. The parts of
-  /// a tensor are passed in order. Returns kIo if a part has changed. Stops at the first error
-  /// of `take` and returns it.
+  /// Reads the checked bytes a second time and passes the wanted ranges to `take`, in parts of at
+  /// most kPartBytes bytes. The parts of a tensor are passed in order. Returns kIo if a part has
+  /// changed. Stops at the first error of `take` and returns it.
   using Take = std::function<Status(size_t tensor, Bytes begin,
                                     std::span<const std::byte> part)>;
   Status Read(const CheckedBytes& checked, const Take& take) const;

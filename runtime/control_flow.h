@@ -1,14 +1,15 @@
 #ifndef STOWAGE_RUNTIME_CONTROL_FLOW_H_
 #define STOWAGE_RUNTIME_CONTROL_FLOW_H_
 
-// Resolves the bodies of a loop or a cond once, before anything runs. The workspace and the own
-// values of the launches in a body have final addresses in the node's workspace, or in its host
-// workspace.
+// Resolves the bodies of a loop or a cond to launches once, before anything runs. Values and
+// workspace that are in the arena of a body (planner/plan.h) get final addresses in the workspace
+// of the loop or cond, or in its host memory.
 //
-// The inputs and outputs of a body are outside the body and have different addresses in each
-// iteration. Place sets their addresses before each iteration. It adds a few numbers for each
-// such operand of a launch, and copies nothing. It also sets the addresses of values that reuse
-// the bytes of an operand that has died in the body, or of a result that is not written yet.
+// The inputs and outputs of a body are outside its arena and have different addresses in each
+// iteration. ControlFlow::Place sets their addresses before each iteration. It adds a few numbers
+// for each operand of a launch that is an input or output of the body, and copies nothing. Place
+// also sets the addresses of values that reuse the bytes of an operand that has died in the body,
+// or of a result that is not written yet.
 //
 //   ControlFlow& loop = *launch.control;
 //   for (int64_t i = 0; i < loop.iterations(); ++i) {
@@ -32,15 +33,16 @@
 
 namespace stowage {
 
-/// A graph and its plan, as resolved before anything runs.
+/// The launches of a graph under a plan.
 struct ResolvedLaunches {
-  // Indexed by value.
+  // The view of each value of the graph.
   std::vector<TensorView> views;
-  // The operands of all launches, inputs before outputs.
+  // The operands and results of all launches. For each launch, the operands come first.
   std::vector<TensorView> operands;
-  // Indexed by operand.
+  // For each element of `operands`, its value.
   std::vector<ValueId> values;
   std::vector<Launch> launches;
+  // The bodies of all loops and conds.
   std::vector<std::unique_ptr<ControlFlow>> controls;
 
   ResolvedLaunches();
@@ -50,25 +52,28 @@ struct ResolvedLaunches {
   ~ResolvedLaunches();
 };
 
-/// Resolves `plan` over the bytes at `arena` and the host memory at `host`. Outside values are
-/// not given an address. `graph` and `plan` must outlive the result.
+/// Resolves `graph` under `plan`, over the arena at `arena` and the host memory at `host`, and
+/// writes the result to `to`, which must be empty. Values outside the arena (Region::kOutside) have
+/// no address. `graph` and `plan` must outlive the result.
 void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
                      std::byte* host, ResolvedLaunches* to);
 
-/// Returns, for each launch i of `graph`, the indices of the buffers that are dead when launch
-/// i has run. Includes the buffers that `plan` packs, and in a body also operands that die
-/// there.
+/// Returns, for each launch, the indices in Plan::buffers of the buffers that die when the launch
+/// has run. `launches` must be the launches of `graph` under `plan`. Includes only buffers that the
+/// plan packs and, in a body, operands that die there.
 std::vector<std::vector<int32_t>> DeathsAfterLaunches(
     const Graph& graph, const Plan& plan, std::span<const Launch> launches);
 
-/// The initial value of a sum. Adding it changes no number, including zeros of both signs. A
-/// sum over iterations therefore equals the same additions starting with the first.
+/// The initial value of a sum. Adding it to a number does not change the number, even if it is a
+/// zero of either sign. A sum over iterations is therefore bit-equal to a sum that starts with the
+/// first iteration's addend.
 inline constexpr double kNoSum = -0.0;
 
+/// The resolved bodies of a loop or a cond.
 class ControlFlow {
  public:
-  /// Resolves the bodies of `node` with their plans, over the node's workspace and host
-  /// workspace.
+  /// Resolves the bodies of `node` under `plans`, which must be their plans in order, over the
+  /// node's workspace and its host memory. `node` and `plans` must outlive this object.
   ControlFlow(const Node& node, std::span<const BodyPlan> plans,
               std::byte* workspace, std::span<std::byte> host_workspace);
 
@@ -85,28 +90,29 @@ class ControlFlow {
   std::span<const Launch> launches(size_t body) const {
     return bodies_[body]->resolved.launches;
   }
-  /// Returns the bytes that are dead when launch `launch` of `body` has run: bytes of the
-  /// body's arena, of its host memory, and of its operands.
+  /// Returns the bytes that die when launch `launch` of body `body` has run. They are in the body's
+  /// arena, in its host memory, or in operands of the node.
   std::span<const std::span<std::byte>> DeadAfter(size_t body,
                                                   size_t launch) const {
     return bodies_[body]->dead[launch];
   }
 
-  /// Sets the addresses of all operands outside `body` for iteration `iteration` of `launch`.
-  /// Allocates nothing.
+  /// Sets the addresses of all operands of launches in body `body` that are outside the body's
+  /// arena, for iteration `iteration`. `launch`, here and below, must be the launch of the loop or
+  /// cond. Allocates nothing.
   void Place(const Launch& launch, size_t body, int64_t iteration);
 
-  /// Returns the number of sums of a loop.
+  /// Returns the number of sums of a loop, or 0 for a cond.
   size_t num_sums() const { return loop_ ? loop_->summed : 0; }
-  /// Returns the contiguous view from which the first iteration of `launch` reads a sum. The
-  /// caller must fill it with kNoSum before that iteration.
+  /// Returns the contiguous view from which the first iteration reads sum `sum`. The caller must
+  /// fill it with kNoSum before this iteration.
   TensorView FirstSum(const Launch& launch, size_t sum) const;
 
-  /// Returns the number of carries and sums of a loop.
+  /// Returns the number of carries and sums of a loop, or 0 for a cond.
   size_t num_handed_on() const { return handed_.size(); }
-  /// Returns the bytes from which iteration `i` of `launch` reads carry or sum `handed`. They are
-  /// dead after the iteration. Returns an empty span if they belong to an operand or have been
-  /// overwritten.
+  /// Returns the bytes from which iteration `i` reads carry or sum `handed`, if they are dead after
+  /// the iteration. Returns an empty span if they belong to an operand, or if the iteration
+  /// overwrites them.
   std::span<std::byte> ReadPlace(const Launch& launch, size_t handed,
                                  int64_t i) const;
 

@@ -6,12 +6,12 @@
 // is a position in a file, and `reload` and `offload` read and write the file.
 //
 // The file is fully allocated when it is created, so a full disk is an error before the first
-// step. It has no name, so it disappears with the process. It is scratch, never a checkpoint.
-// Each block of 4 KiB has a digest (XXH64), which each read checks.
+// step. The file has no name, so it disappears with the process. Each block of 4 KiB has a digest
+// (XXH64), which every read checks.
 //
-// Programs address host memory with pointers. The pointers into a file are reserved,
-// inaccessible addresses. An access that bypasses this class therefore faults instead of
-// reading a wrong number.
+// Programs address host memory with pointers. The pointers into a file are reserved, inaccessible
+// addresses. An access that bypasses this class therefore causes a fault and cannot read a wrong
+// number.
 //
 //   Result<std::unique_ptr<HostFile>> file = HostFile::Create("/scratch", 1 << 30, 256);
 //   if (!(*file)->Write((*file)->base() + 4096, bytes)) return (*file)->failure();
@@ -31,11 +31,11 @@ namespace stowage {
 /// Only one thread at a time may use a HostFile. Only Create allocates or throws.
 class HostFile {
  public:
-  /// Creates a file of `bytes` zeros in `folder`. Its addresses begin at a multiple of
-  /// `alignment`, which must be a power of two. Returns kIo if the file cannot be created or
-  /// allocated. The message names the folder and the system's reason. For a failed allocation,
-  /// it also gives the file's size and the free bytes of the disk. Returns kDevice if the
-  /// addresses cannot be reserved.
+  /// Creates a file of `bytes` zeros, rounded up to whole blocks, in `folder`. Requires
+  /// `bytes >= 1`. The addresses begin at a multiple of `alignment`, which must be a power of two.
+  /// Returns kIo if the file cannot be created or allocated. The message names the folder and the
+  /// system's reason. If the allocation fails, the message also contains the file's size and the
+  /// free bytes of the disk. Returns kDevice if the addresses cannot be reserved.
   static Result<std::unique_ptr<HostFile>> Create(const std::string& folder,
                                                   Bytes bytes, Bytes alignment);
   ~HostFile();
@@ -47,11 +47,11 @@ class HostFile {
   bool Contains(const std::byte* at) const {
     return at >= base_ && at < base_ + bytes_;
   }
-  /// Returns whether the folder is in RAM (tmpfs), where a file saves no memory.
+  /// Returns whether the folder is in RAM (tmpfs or ramfs), where a file saves no memory.
   bool is_in_memory() const { return is_in_memory_; }
 
-  // Write, read or fill the bytes at address `at`, which must be in the file. Return false if
-  // this call or an earlier call has failed.
+  // These functions write, read or fill the bytes at address `at`. All bytes must be in the file.
+  // They return false if this call or an earlier call has failed.
   bool Write(const std::byte* at, std::span<const std::byte> from) noexcept;
   bool Read(const std::byte* at, std::span<std::byte> to) noexcept;
   bool Fill(const std::byte* at, Bytes bytes, uint8_t value) noexcept;

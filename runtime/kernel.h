@@ -1,9 +1,9 @@
 #ifndef STOWAGE_RUNTIME_KERNEL_H_
 #define STOWAGE_RUNTIME_KERNEL_H_
 
-// Describes a launch as a kernel reads it: resolved addresses, types, strides and workspace. A
-// kernel is a pure function of its launch. It allocates nothing, takes no locks, throws nothing
-// and reads no globals.
+// Defines Launch, the arguments of a kernel: resolved addresses, types, strides and workspace. A
+// kernel is a pure function of its launch. It must not allocate memory, take locks, throw
+// exceptions or read globals.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,8 +34,8 @@ enum class StepCode : uint8_t {
   kRankLost,
 };
 
-/// A tensor in the arena or in host memory (ir/graph.h states which). `data` is its first
-/// element. Strides are in elements.
+/// A tensor in the arena or, if ValueInfo::on_host is set for the value (ir/graph.h), in host
+/// memory. `data` is the address of the first element. Strides are in elements.
 struct TensorView {
   std::byte* data = nullptr;
   TensorType type;
@@ -60,19 +60,21 @@ struct Launch {
   const Attrs* attrs = nullptr;
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
-  // Has the size that the backend requested.
+  // Has at least the size that Backend::Workspace returned for the node.
   std::span<std::byte> workspace;
   // The bodies of a loop or a cond, or null.
   ControlFlow* control = nullptr;
 };
 
-// A matrix in its file's layout, in rows of blocks (ir/weight_type.h), as kernels read it.
+// BlockMatrix is a view of a quantized matrix, as kernels read it. The matrix has the layout of its
+// file, in which rows consist of blocks (ir/weight_type.h).
 //
 //   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   w.data + row * w.row_bytes
 
 struct BlockMatrix {
-  /// `bytes` must be u8(rows, bytes of a row). The attribute "blocks" must be a WeightType.
+  /// Creates a view of `bytes`, which must have the type u8(rows, bytes of a row). The attribute
+  /// "blocks" in `attrs` must be a WeightType.
   BlockMatrix(const TensorView& bytes, const Attrs& attrs)
       : type(static_cast<WeightType>(attrs.Int("blocks"))),
         rows(bytes.shape()[0]),

@@ -2,9 +2,10 @@
 #define STOWAGE_RUNTIME_PROGRAM_H_
 
 // Defines the programs of a session and resolves them to launches. A SessionProgram is a graph
-// and its plan, as passed to a session. A Program is a flat list of launches with final
-// addresses, in which views are strides and offsets of operands. LaunchAccesses determines which
-// launches may overlap. CheckPrograms and CheckRanks validate programs before they are resolved.
+// and its plan, as passed to a session. A Program is a flat list of launches with final addresses.
+// Views are not launched: they are strides and offsets of operands. LaunchAccesses determines which
+// launches may run at the same time. CheckPrograms and CheckRanks validate programs before they are
+// resolved.
 //
 //   SessionProgram{"train", step, plan}
 //
@@ -37,17 +38,17 @@ struct SessionProgram {
 
 class Program {
  public:
-  /// Resolves `plan` over the plan.arena_bytes() bytes at `arena` and the plan.host_bytes()
-  /// bytes of host memory at `host`. Both must be at multiples of plan.alignment. Neither is
-  /// accessed. Returns an error if the plan is not for this graph. `graph` and `plan` are
-  /// copied.
+  /// Resolves `graph` under `plan`, which must be valid (ValidatePlan), over the plan.arena_bytes()
+  /// bytes at `arena` and the plan.host_bytes() bytes of host memory at `host`. Both addresses must
+  /// be multiples of plan.alignment. The memory is not accessed. The program stores `graph` and
+  /// `plan`. Returns kInvalidArgument if the plan is not for this graph.
   static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena,
                                  std::byte* host);
 
   const Graph& graph() const { return state_->graph; }
   const Plan& plan() const { return state_->plan; }
   std::span<const Launch> launches() const { return state_->resolved.launches; }
-  /// Returns the outputs of one f32 element, such as the loss, in the graph's order.
+  /// Returns the outputs that consist of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
   /// Returns the start of host memory, as passed to Resolve.
   std::byte* host() const { return state_->host; }
@@ -73,9 +74,9 @@ class Program {
   std::unique_ptr<State> state_;
 };
 
-/// The bytes that a launch accesses: its operands, results and workspace. The values that a
-/// launch uses are not sufficient to decide which launches may overlap, because a plan reuses
-/// the bytes of dead values.
+/// The ranges of bytes that a launch accesses: its operands, results, workspace and, for bodies,
+/// host memory. Whether two launches may run at the same time depends on these bytes and not only
+/// on their values, because a plan reuses the bytes of dead values.
 ///
 ///   const LaunchAccesses copy(reload), next(relu);
 ///   if (!next.MayRunBeside(copy)) Wait();
@@ -83,8 +84,8 @@ class LaunchAccesses {
  public:
   explicit LaunchAccesses(const Launch& launch);
 
-  /// Returns true if neither launch writes bytes that the other reads or writes. Linear in the
-  /// product of their numbers of operands and results.
+  /// Returns true if neither launch writes bytes that the other launch reads or writes. Takes time
+  /// in proportion to the product of the two numbers of operands and results.
   bool MayRunBeside(const LaunchAccesses& other) const;
 
  private:
@@ -105,26 +106,28 @@ class LaunchAccesses {
 /// Backend::Supports, such as kUnsupported for an op that the backend lacks. Returns
 /// kInvalidArgument if
 /// - there are no programs, or two have the same name,
-/// - a plan is not for its graph, is invalid (ValidatePlan), has values outside the arena, or
+/// - a plan is not for its graph, is invalid (ValidatePlan), has params outside the arena, or
 ///   lacks this backend's workspace or reserve,
-/// - two programs place a param, state or cache of the same name differently, or
-/// - different params or states have overlapping addresses.
+/// - the regions of weights or states have different sizes in two programs,
+/// - two programs have a param, state or cache of the same name with different types or addresses,
+///   or
+/// - params or states of different names have overlapping addresses.
 Status CheckPrograms(const std::vector<SessionProgram>& programs,
                      const Backend& backend);
 
 /// The ranks that a backend connects.
 struct JoinedRanks {
-  // The number of ranks of the backend.
+  // The number of ranks.
   int ranks = 1;
-  // The prefix of errors.
+  // The prefix of error messages.
   std::string_view room = {};
-  // The backend argument that specifies the ranks.
+  // The name of the backend option that specifies the ranks, for error messages.
   std::string_view given = {};
 };
 
-/// Checks that the collectives of `graph`, including those in bodies, are for the number of
-/// ranks that are connected. Otherwise returns kInvalidArgument, with a message that names the
-/// node and both numbers. Linear in the number of nodes.
+/// Returns kInvalidArgument if a collective of `graph`, or of a body at any depth, is for another
+/// number of ranks than joined.ranks. The message names the node and both numbers. Linear in the
+/// number of nodes.
 Status CheckRanks(const Graph& graph, const JoinedRanks& joined);
 
 }  // namespace stowage

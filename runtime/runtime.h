@@ -1,8 +1,8 @@
 #ifndef STOWAGE_RUNTIME_RUNTIME_H_
 #define STOWAGE_RUNTIME_RUNTIME_H_
 
-// The umbrella header of runtime/: sessions over one arena, checkpoints, the weights of other
-// programs, and the interface of a backend.
+// The umbrella header of the package. The package runs programs in one arena, defines the interface
+// of a backend, saves and loads checkpoints, and loads the weights of other programs.
 
 #include "runtime/backend.h"     // IWYU pragma: export
 #include "runtime/checkpoint.h"  // IWYU pragma: export
