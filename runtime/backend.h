@@ -214,9 +214,9 @@ class Backend {
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
-  /// Allocates host memory, between which and the arena the reload and offload kernels copy. The
-  /// caller may access it only with the next three functions, because it may be a file
-  /// (runtime/host_file.h), and must release it with FreeHost.
+  /// Allocates host memory for the copies of reload and offload kernels, at a multiple of
+  /// `alignment`. The caller may access it only with WriteHost, ReadHost and FillHost, because it
+  /// may be a file (runtime/host_file.h), and must release it with FreeHost.
   virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
   virtual void FreeHost(std::byte* block, Bytes bytes,
                         Bytes alignment) noexcept = 0;

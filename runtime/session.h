@@ -3,20 +3,21 @@
 
 // Runs one or more programs in one arena.
 //
-// A session holds the arena, the host memory of the plans, and one or more programs over the
-// same weights, such as train, eval and generate. The arena is memory of the caller, or one
-// aligned block that the session allocates once. It is as large as the largest plan. Weights
-// and states are shared.
+// A session contains the arena, the host memory of the plans, and one or more programs with the
+// same weights, such as train, eval and generate. The arena is memory of the caller, or one aligned
+// block that the session allocates once. It is as large as the largest plan. The programs share
+// weights and states.
 //
-// The inputs, activations, outputs and caches of a program last until another program is
-// stepped or given an input. A step is refused if its inputs or caches are lost, or if its
-// params or states have never been set. A cache survives if the other program has a cache of
-// the same name, until a param or state is written.
+// The programs also share the rest of the arena. The inputs, activations, outputs and caches of a
+// program are therefore lost when another program is stepped or given an input. A cache is not lost
+// if the other program has a cache of the same name. However, the contents of all caches are lost
+// when a param or state is written. A step is refused if its inputs or caches are lost, or if its
+// params or states have never been set.
 //
 // Only one thread at a time may use a session, or a backend that several sessions share.
 //
-// An asynchronous device can run ahead of its caller. Start a step while the previous step is
-// still running.
+// An asynchronous device runs while the caller prepares the next step. The caller can start a step
+// while the previous step is still running.
 //
 //   Result<Session> session = Session::Create({{"train", step, plan}}, backend);
 //   session->Initialize(/*seed=*/1);
@@ -26,8 +27,8 @@
 //   train.Step();
 //   Result<float> loss = train.ReadScalar("loss");
 //
-//   const uint64_t step = train.Start();           // Then write the next batch.
-//   loss = train.ReadScalar("loss", step);         // Waits only for this step.
+//   const uint64_t step = train.Start();           // The next batch can now be written.
+//   loss = train.ReadScalar("loss", step);         // Waits for this step, not for later ones.
 
 #include <cstdint>
 #include <memory>
@@ -49,22 +50,23 @@
 namespace stowage {
 
 struct SessionOptions {
-  /// The memory to use as the arena. If empty, the session allocates it. It must be at least as
-  /// large as the largest plan, aligned, of a kind that the backend supports, and must outlive
-  /// the session.
+  /// The memory to use as the arena. If empty, the session allocates the arena. The memory must be
+  /// at least as large as the largest plan, aligned as the plans require, of a kind that the
+  /// backend supports (Backend::CheckArena), and must outlive the session.
   std::span<std::byte> arena = {};
-  /// If true, fills the arena with 0xFF (NaN) first, and each slot when it dies, to reveal
-  /// reads of dead bytes. This is slow and intended for tests.
+  /// If true, the session poisons: it fills the arena and host memory with 0xFF (NaN) first, and
+  /// each slot when it dies, to reveal reads of dead bytes. This is slow and intended for tests.
   bool poison = false;
 };
 
 class Session;
 
-/// One program of a session. Belongs to its session and moves with it.
+/// One program of a session, which owns the Runner. Pointers to it remain valid when the session is
+/// moved. Unless stated otherwise, errors are kInvalidArgument, or kDevice if the device fails.
 class Runner {
  public:
   /// Copies `data` to the input, saved value, param, state or cache called `name`. Returns an
-  /// error if there is no such leaf, or `data` does not have its type and exact size.
+  /// error if there is no such leaf, or if `data` does not have its type and exact size.
   template <typename T>
   Status Write(std::string_view name, std::span<const T> data) {
     return WriteBytes(name, DTypeOf<T>(), std::as_bytes(data));
@@ -73,9 +75,9 @@ class Runner {
   Status Write(std::string_view name, const std::vector<T>& data) {
     return Write(name, std::span<const T>(data));
   }
-  /// Writes a number to a leaf of one element, converted to the leaf's type, such as 3e-4 for
-  /// an f32 or 7 for an i64. Returns the errors of Write for arrays, and an error if the type
-  /// cannot hold the number, such as 1e39 for f32 or 0.5 for i64.
+  /// Writes a number to a leaf of one element, such as 3e-4 to an f32 or 7 to an i64. Converts the
+  /// number to the leaf's type. Returns the errors of Write for arrays, and an error if the type
+  /// cannot represent the number, such as 1e39 for f32 or 0.5 for i64. Floats may be rounded.
   template <typename T>
   requires std::is_arithmetic_v<T> Status Write(std::string_view name,
                                                 T value) {
@@ -86,56 +88,61 @@ class Runner {
                         std::in_range<int64_t>(value));
     }
   }
+  /// Like Write, for data of type `dtype` as bytes.
   Status WriteBytes(std::string_view name, DType dtype,
                     std::span<const std::byte> data);
-  /// Copies `data` to a range of a param or state that starts at byte `begin`. The values of a
-  /// file can thus be loaded in small parts. Writing the last byte marks the value as set.
-  /// Returns an error if there is no such param or state, or it does not have these bytes.
+  /// Copies `data` to the range of a param or state that starts at byte `begin`. The values of a
+  /// file can thus be loaded in small parts. A write up to the end of the value marks the value as
+  /// set, so this part must be written last. Returns an error if there is no such param or state,
+  /// or if it does not have this type and these bytes.
   Status WritePart(std::string_view name, DType dtype, Bytes begin,
                    std::span<const std::byte> data);
 
-  /// Marks a param or state as not set, in all programs. It cannot be read, and no step runs,
-  /// until it is written or the session is initialized. Does nothing if no program has a param
-  /// or state of this name.
+  /// Marks a param or state as not set, in all programs. Until it is written or the session is
+  /// initialized, it cannot be read, and programs that have it refuse to step. The contents of all
+  /// caches are lost. Does nothing else if no program has a param or state of this name.
   void Forget(std::string_view name);
 
-  /// Fills all caches with zeros, after which a step may run. Their previous contents are lost,
-  /// also for other programs. Returns kDevice if the device fails.
+  /// Fills all caches of this program with zeros, so that a step can run. The previous contents of
+  /// the caches are lost, also for other programs. Returns kDevice if the device fails.
   Status ClearCaches();
-  /// Returns whether all caches hold the contents of steps since they were cleared or written.
-  /// Another step can then continue from them.
+  /// Returns whether no cache of this program has lost its contents since it was cleared or
+  /// written. If so, a step can continue from the contents.
   bool keeps_caches() const;
 
-  /// Runs one step with Start and Wait. Inputs keep their content from step to step, until
+  /// Runs one step by Start and Wait. Inputs keep their content from step to step, until
   /// another program is stepped or given an input. Saved values must be written before each
   /// step.
   StepCode Step() noexcept;
 
   /// Runs one step, launch by launch, and writes the time of each node of the graph to
   /// `seconds`. The time includes waiting for the device, and is 0 for views. `seconds` must
-  /// have one element per node. The session must not poison. Allocates nothing and throws
-  /// nothing.
+  /// have one element per node. The session must not poison (SessionOptions::poison). Allocates
+  /// nothing and throws nothing.
   StepCode StepTimed(std::span<double> seconds) noexcept;
 
-  /// Starts a step with the current inputs. Returns its number, which counts from 1. On an
-  /// asynchronous device, returns before the step is done, but waits for the step that was
-  /// started kStepsInFlight steps earlier. Allocates nothing and throws nothing.
+  /// Starts a step with the current inputs. Returns the number of the step. The first step of the
+  /// program has number 1. On an asynchronous device, returns before the step is done, but waits
+  /// for the step that was started kStepsInFlight steps earlier. Allocates nothing and throws
+  /// nothing.
   uint64_t Start() noexcept;
   /// Returns the number of started steps, including refused steps.
   uint64_t started() const;
-  /// Waits for one of the last kStepsInFlight started steps, but not for later steps. Returns
-  /// its outcome. A step with an index out of range updates no param or state. A failed step
-  /// does not stop the steps that were started after it. Allocates nothing and throws nothing.
+  /// Waits for step `step` and returns its outcome. Does not wait for later steps. Returns
+  /// kStepUnknown unless it is one of the last kStepsInFlight started steps. A step with an index
+  /// out of range updates no param or state. A failed step does not stop the steps that were
+  /// started after it. Allocates nothing and throws nothing.
   StepCode Wait(uint64_t step) noexcept;
 
-  /// Returns an error that describes the failure of the last awaited step and names the node or
-  /// input.
+  /// Returns an error that describes `code`, the outcome of the step that was last waited for, and
+  /// names the node or input that caused it.
   Error Explain(StepCode code) const;
 
-  /// Copies an output, input, param, state or cache to `data`, after all started steps. Returns
-  /// an error if there is no such value, its type or size differs, it is dead at the end of the
-  /// step, or it has no content. A value has no content if no step has succeeded, its input was
-  /// not written, its param or state was never set, or another program has been used since.
+  /// Waits for all started steps and copies an output, input, param, state or cache to `data`.
+  /// Returns an error if there is no such value, if its type or size differs, if it is dead at the
+  /// end of the step, or if it has no content. A param or state has no content if it was never set.
+  /// Another value has no content if the last step of the program failed, or another program has
+  /// been used since, unless it is an input or cache that has been written.
   template <typename T>
   Status Read(std::string_view name, std::span<T> data) const {
     return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));
@@ -144,18 +151,19 @@ class Runner {
   Status Read(std::string_view name, std::vector<T>* data) const {
     return Read(name, std::span<T>(*data));
   }
+  /// Like Read, for data of type `dtype` as bytes.
   Status ReadBytes(std::string_view name, DType dtype,
                    std::span<std::byte> data) const;
-  /// Copies the range of a param or state that starts at byte `begin` to `data`. A value can
-  /// thus be saved in small parts. Returns the errors of WritePart, and an error if the value
-  /// was never set.
+  /// Waits for all started steps and copies the range of a param or state that starts at byte
+  /// `begin` to `data`. A value can thus be saved in small parts. Returns the errors of WritePart,
+  /// and an error if the value was never set.
   Status ReadPart(std::string_view name, DType dtype, Bytes begin,
                   std::span<std::byte> data) const;
   /// Returns a scalar output of type f32, such as the loss. Propagates errors of Read.
   Result<float> ReadScalar(std::string_view name) const;
-  /// Returns a scalar output of one of the last kStepsInFlight started steps. Waits for this
-  /// step, but not for later steps. Returns an error if no f32 output of one element has this
-  /// name, or the step failed.
+  /// Returns a scalar output of step `step`. Waits for this step, but not for later steps. Returns
+  /// an error if no f32 output of one element has this name, or if `step` is not one of the last
+  /// kStepsInFlight started steps. Returns the error of Explain if the step failed.
   Result<float> ReadScalar(std::string_view name, uint64_t step) const;
 
   const std::string& name() const;
@@ -180,17 +188,17 @@ class Runner {
 
 class Session {
  public:
-  /// Binds `programs` over one arena. Propagates errors of CheckPrograms. Returns an error if
-  /// the arena is too small, misaligned or of the wrong kind, or if an allocation fails.
-  /// `backend` must outlive the session.
+  /// Creates a session of `programs` in one arena. `backend` must outlive the session. Propagates
+  /// errors of CheckPrograms and of Backend::Bind. Returns kInvalidArgument if `options.arena` is
+  /// too small, misaligned or of the wrong kind, and kDevice if an allocation fails.
   static Result<Session> Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options = {});
 
-  /// Fills params and states according to their Init. Each element is a function of only the
-  /// seed, the value's name and the element's index (Philox). A param therefore has the same
-  /// initial values in every program, layout and backend. If the device fails here, the next
-  /// step fails.
+  /// Sets all params and states to their initial values (ValueInfo::init). Each element is a
+  /// function of only the seed, the value's name and the element's index (Philox). A param
+  /// therefore has the same initial values in every program, layout and backend. If the device
+  /// fails during this call, the next step returns the failure.
   void Initialize(uint64_t seed);
 
   /// Returns the program called `name`, or null if there is none.
@@ -198,10 +206,10 @@ class Session {
   /// Returns the first program.
   Runner& front();
 
-  /// Returns the number of bytes of the arena in use, which is the size of the largest plan. If
-  /// the session allocated the arena, this is exactly its allocated size.
+  /// Returns the number of bytes of the arena that the programs use, which is the arena size of the
+  /// largest plan. If the session allocated the arena, the arena has this size.
   Bytes arena_bytes() const;
-  /// Returns the size of host memory, which is allocated with the arena.
+  /// Returns the size of the host memory that the session has allocated.
   Bytes host_bytes() const;
   Backend& backend() const;
 

@@ -16,9 +16,9 @@
 
 namespace stowage::cluster {
 
-/// Calls `body` for every rank, each in its own thread, and waits until all calls have returned. If
-/// a rank throws, as a failed REQUIRE does, its link closes, and the other ranks see it as lost.
-/// After all calls have returned, the exception of the lowest rank is rethrown.
+/// Calls `body` for every rank, each in a separate thread, and waits until all calls have returned.
+/// If a call throws, as a failed REQUIRE does, the link of its rank closes, so the rank is lost for
+/// the other ranks. After all calls have returned, rethrows the exception of the lowest rank.
 inline void OnRanks(int ranks, const std::function<void(Link&)>& body) {
   std::vector<std::unique_ptr<Link>> links = ThreadLinks(ranks);
   std::vector<std::exception_ptr> thrown(links.size());

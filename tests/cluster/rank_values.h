@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 #define STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
 
-// Provides values that differ between ranks, for tests of the order of addition. Magnitudes span a
-// factor of 2^20, so nearly every addition rounds and sums depend on the order.
+// Provides values that differ between ranks, for tests of the order of addition. The magnitudes of
+// floats span a factor of 2^20, so nearly every addition rounds, and sums depend on the order.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 namespace stowage::cluster {
 
+/// Returns `count` pseudorandom values of rank `rank`.
 template <typename T>
 std::vector<T> RankValues(int rank, size_t count) {
   SplitMix64 random(/*seed=*/7, static_cast<uint64_t>(rank));
@@ -27,6 +28,7 @@ std::vector<T> RankValues(int rank, size_t count) {
   return values;
 }
 
+/// Returns the sums of the values of `ranks` ranks, added in rank order.
 template <typename T>
 std::vector<T> SumsInRankOrder(int ranks, size_t count) {
   std::vector<T> sums = RankValues<T>(0, count);

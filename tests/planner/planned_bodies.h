@@ -23,8 +23,9 @@
 
 namespace stowage {
 
-inline constexpr Bytes kSlot = 16;  // the size of four f32
+inline constexpr Bytes kSlot = 16;  // The size of four f32.
 
+/// Returns the graph of `g`. Fails the running doctest case if there is an error.
 inline Graph Finish(GraphBuilder& g) {
   Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -57,8 +58,9 @@ Value Flag(GraphBuilder& g, const char* name);
 /// of a body that is allocated in the memory of v, which is a value outside the body.
 Lines StreamOf(const Graph& graph);
 
-/// Returns the stream of `graph`, or `lines`, as text with one event per line.
+/// Returns StreamOf(graph) as text with one event per line.
 std::string StreamText(const Graph& graph);
+/// Returns `lines` as text.
 std::string Text(const Lines& lines);
 
 }  // namespace stowage

@@ -42,20 +42,22 @@ inline Graph Regression(int64_t batch) {
 struct SessionFixture {
   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
 
+  /// Plans `graph` for the CPU. Fails the running doctest case if there is an error.
   Plan PlanOf(const Graph& graph, std::optional<WeightLayout> weights = {}) {
     auto plan = PlanMemory(
         graph, {.weights = std::move(weights), .device = cpu->Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     return std::move(*plan);
   }
-  /// Creates a session. Fails the running doctest case if that fails.
+  /// Creates a session. Fails the running doctest case if there is an error.
   Session Open(std::vector<SessionProgram> programs,
                const SessionOptions& options = {}) {
     auto session = Session::Create(std::move(programs), *cpu, options);
     REQUIRE_MESSAGE(session.ok(), session.error().message);
     return std::move(*session);
   }
-  /// Returns the message of the error with which creating a session must fail.
+  /// Returns the error message of creating a session. Fails the running doctest case if there is
+  /// no error.
   std::string Refusal(std::vector<SessionProgram> programs,
                       const SessionOptions& options = {}) {
     auto session = Session::Create(std::move(programs), *cpu, options);

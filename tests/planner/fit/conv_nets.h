@@ -23,23 +23,25 @@ namespace stowage::fit {
 
 struct ConvNet {
   const char* name;
+  /// Builds the training step of the net.
   Graph (*step)(int64_t batch);
-  /// Builds the same net as Checkmate models it. Each Keras layer is a node and
-  /// its gradient is another node. Params and images are omitted.
+  /// Builds the training step in the form in which Checkmate models it: each Keras
+  /// layer is a node and its gradient is another node. Params and images are omitted.
   Graph (*checkmate_step)(int64_t batch);
   /// The largest batch that Checkmate finds for 16 GB at a cost of at most one
   /// extra forward pass (Jain et al., MLSys 2020, figure 6).
   int64_t checkmate_batch;
 };
 
+/// Returns the four nets.
 std::span<const ConvNet> ConvNets();
 
 /// Returns the number of operations (FLOPs) of the step's forward pass.
 double ForwardFlops(const Graph& step);
 
-/// Returns false if planner/fit/recompute/chain.h proves that no plan fits
-/// `budget` at the cost of at most one extra forward pass. The proof is for plans
-/// that run the nodes of the step in their order.
+/// Returns false if RecomputeBound (planner/fit/recompute/chain.h) proves that no
+/// plan fits `budget` at the cost of at most one extra forward pass. The proof
+/// assumes that the nodes of the step run in the order of the graph.
 bool MayFitForOneForward(const Graph& step, Bytes budget);
 
 }  // namespace stowage::fit

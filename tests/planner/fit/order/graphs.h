@@ -2,9 +2,9 @@
 #define STOWAGE_TESTS_PLANNER_FIT_ORDER_GRAPHS_H_
 
 // Builds graphs whose peak memory depends on the execution order, for tests of
-// the reorder optimization. In these graphs, several nodes are often ready to
-// run, and they differ in the bytes that they allocate and free. The models
-// list their nodes level by level, as people usually write them.
+// planner/fit/order. In these graphs, several nodes are often ready to run, and
+// they differ in the bytes that they allocate and free. The nodes of the models
+// are listed level by level, as people usually write models.
 
 #include <cstdint>
 #include <string>

@@ -24,12 +24,12 @@ std::vector<Graph> MilpSteps();
 /// quarter of its result, so that workspaces affect the optimum.
 Bytes MilpScratch(const Graph& graph, const Node& node);
 
-/// Returns a line of JSON with the nodes in order, the bytes of the values that
-/// they produce, and the outputs. A node has its operations, workspace, operands,
-/// results and last stage. The last stage is the first node that updates a param
-/// that the node reads, or the last node. Views are replaced with their root
-/// values. Params, states and inputs are omitted. Sizes are rounded up to the
-/// default alignment.
+/// Returns the problem of `graph` as a line of JSON. The line lists the nodes in
+/// order, the bytes of the values that they produce, and the outputs. An entry of
+/// a node contains its operations, workspace, operands, results and last stage.
+/// The last stage is the first node that updates a param that the node reads, or
+/// the last node. Views are replaced with their root values. Params, states and
+/// inputs are omitted. Sizes are rounded up to the default alignment.
 std::string MilpProblem(const Graph& graph);
 
 /// Returns a hash of `problem` as 16 hexadecimal digits.

@@ -4,12 +4,12 @@
 // Computes the minimum recomputation cost of a small training step within a
 // budget, by exhaustive search, for tests of the recompute optimization.
 //
-// The search is over all schedules that run the nodes in their order and, in
+// The search covers all schedules that run the nodes in their order and, in
 // between, recompute any forward nodes any number of times, as in Checkmate (Jain
-// et al., MLSys 2020). It finds a shortest path over states, each of which is the
-// number of nodes run and the set of forward values that are live. It shares no
-// code with the planner. Results are never written in place, and the budget
-// limits the sum of live bytes, without packing.
+// et al., MLSys 2020). It finds a shortest path over states. A state consists of
+// the number of nodes that have run and the set of forward values that are live.
+// The search shares no code with the planner. Results are never written in place,
+// and the budget limits the sum of live bytes, without packing.
 
 #include <cstdint>
 #include <optional>
@@ -20,8 +20,8 @@
 namespace stowage::testing {
 
 /// Returns the minimum number of extra operations (FLOPs), or nullopt if no
-/// schedule fits. `budget` is for activations, gradients and outputs. Requires
-/// that at most 16 forward values, except outputs, are not views.
+/// schedule fits. `budget` limits the bytes of activations, gradients and outputs.
+/// `graph` must have at most 16 forward values that are neither views nor outputs.
 std::optional<double> LeastExtraFlops(const Graph& graph, Bytes budget);
 
 /// Returns a forward graph of 4 to 7 layers with the output "loss". The seed
