@@ -60,9 +60,8 @@ struct StreamPlace {
   /// param that is a constant (PlanOptions::outside). `address` is then relative to the first byte
   /// of this value. Otherwise empty.
   std::string outside = {};
-  int32_t region =
-      /// With a placement, the region that contains the bytes.
-      PlacedBuffer::kNowhere;
+  /// With a placement, the region that contains the bytes.
+  int32_t region = PlacedBuffer::kNowhere;
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
@@ -83,7 +82,7 @@ struct StreamValue {
 /// `in_one_place`, the leaf and the output are both in the buffer of the launch's result. Otherwise
 /// they alternate between this buffer and `second`, such that the last iteration writes to the
 /// result's buffer. The first iteration of a carry reads the launch's operand. The first iteration
-/// of a sum reads zeros, which must be written before to the buffer that is then the leaf.
+/// of a sum reads zeros, which the runtime must first write to the buffer of this iteration's leaf.
 struct StreamHanded {
   std::string leaf;
   std::string output;

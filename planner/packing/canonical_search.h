@@ -70,8 +70,8 @@ class CanonicalSearch {
   /// Returns the offset of each item, after kFound.
   const std::vector<Bytes>& offsets() const { return offset_; }
 
-  /// Returns a score for each item: the weighted number of failed branches, over all runs, that the
-  /// item was a cause of. Later failures have a larger weight.
+  /// Returns a score for each item, which counts the branches that failed because of the item, in
+  /// all runs. Later failures have a larger weight.
   const std::vector<double>& conflicts() const { return conflicts_; }
 
   /// Returns the number of steps of all runs.
@@ -117,9 +117,8 @@ class CanonicalSearch {
   int32_t columns_ = 0;
   Bytes unit_ = 1;     // Divides every alignment.
   Bytes padding_ = 0;  // The largest padding of an item to a multiple of unit_.
-  bool uniform_ =
-      /// No item is fixed, all alignments are equal and divide the sizes.
-      false;
+  // No item is fixed, all alignments are equal and divide the sizes.
+  bool uniform_ = false;
   std::vector<int32_t> by_begin_;  // Items, sorted by first column.
   std::vector<int32_t> twin_;      // The previous equal item, or -1.
   // Per item, the items that share a column with it, and the fixed items among them by offset.

@@ -40,8 +40,9 @@ struct SelectionOptions {
   Bytes rest = std::numeric_limits<Bytes>::max();
   /// The maximum size of one buffer that is not selected.
   Bytes largest_of_rest = std::numeric_limits<Bytes>::max();
-  /// The maximum number of orders that are tried, if it is at least 4. Each takes about as long as
-  /// one greedy packing with little effort. Problems of more than 400 buffers get fewer attempts.
+  /// The maximum number of orders that are tried. Four are always tried. Each takes about as long
+  /// as one greedy packing with little effort. Problems of more than 400 buffers get fewer
+  /// attempts.
   int attempts = 200;
 };
 
