@@ -6,9 +6,9 @@
 // ones in zigzag order (0, -1, 1, ...), so that small magnitudes are short. Reals are stored as
 // their bits.
 //
-// A reader never reads past the end. After the first error, every read returns a valid default
-// such as 0, and status() returns that error. Callers can therefore check once, after the last
-// read.
+// A reader never reads past the end. After the first error, a reader is at the end, every read
+// returns a default such as 0 or "", and status() returns that error. Callers can therefore check
+// for errors once, after the last read.
 //
 //   ByteWriter out;
 //   out.Unsigned(300);  out.Text("fc2");
@@ -45,8 +45,8 @@ class ByteWriter {
     Unsigned(text.size());
     bytes_.append(text);
   }
-  /// Writes `text` in full the first time. Later calls write only its index among the strings
-  /// that were written by this function.
+  /// Writes the index of `text` among the distinct strings that this function has written. The
+  /// first time, `text` itself follows.
   void Interned(std::string_view text);
 
   const std::string& bytes() const& { return bytes_; }
@@ -74,8 +74,8 @@ class ByteReader {
     const uint64_t bits = Unsigned();
     return static_cast<int64_t>((bits & 1) == 0 ? bits >> 1 : ~(bits >> 1));
   }
-  /// Reads a signed integer, which must be in [least, most]. Returns `least` on an error. In all
-  /// functions, `what` names the number in the error message.
+  /// Reads a signed integer, which must be in [least, most]. After an error, returns a number in
+  /// this range. In Int, Below and Count, `what` names the number in the error message.
   int64_t Int(int64_t least, int64_t most, std::string_view what) {
     const int64_t value = Signed();
     if (value >= least && value <= most) return value;
@@ -86,8 +86,8 @@ class ByteReader {
   size_t Below(size_t end, std::string_view what) {
     return Check(Unsigned(), end, what);
   }
-  /// Reads a number of items. Fails if fewer bytes than that remain, since an item has at least
-  /// one byte.
+  /// Reads a number of items, such as the length of a list. Fails if fewer bytes than items remain,
+  /// since each item has at least one byte.
   size_t Count(std::string_view what) {
     const uint64_t value = Unsigned();
     return Check(value, bytes_.size() - at_ + 1, what);
@@ -100,7 +100,8 @@ class ByteReader {
   bool AtEnd() const { return at_ == bytes_.size(); }
   /// Returns the first error, whose code is kInvalidArgument, or OK.
   Status status() const;
-  /// Records an error at the current position, unless an earlier error is recorded.
+  /// Records an error at the current position, unless an earlier error is recorded, and moves to
+  /// the end, so that all later reads fail.
   void Fail(std::string_view what);
 
  private:

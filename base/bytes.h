@@ -22,18 +22,18 @@ namespace stowage {
 using Bytes = int64_t;
 
 /// Returns `value` rounded up to a multiple of `alignment`, which need not be a power of two.
-/// Requires `alignment >= 1`, and that the result does not overflow.
+/// Requires `value >= 0` and `alignment >= 1`. The result must not overflow.
 constexpr Bytes AlignUp(Bytes value, Bytes alignment) {
   const Bytes rest = value % alignment;
   return rest == 0 ? value : value + (alignment - rest);
 }
 
-/// Returns a + b and a * b, or nullopt on overflow.
+/// CheckedAdd returns a + b, and CheckedMul returns a * b. Both return nullopt on overflow.
 std::optional<Bytes> CheckedAdd(Bytes a, Bytes b);
 std::optional<Bytes> CheckedMul(Bytes a, Bytes b);
 
-/// Returns `bytes` in the largest unit that fits: "512 B", "71.3 KiB", "64.0 MiB", "3.2 GiB".
-/// With ByteUnits::kPowersOf1000, the units are "71.3 KB", "64.0 MB", "3.2 GB".
+/// Returns `bytes` in the largest unit that it reaches, at most PiB: "512 B", "71.3 KiB",
+/// "3.2 GiB". After SetByteUnits(ByteUnits::kPowersOf1000), the units are KB, MB, GB, TB and PB.
 std::string FormatBytes(Bytes bytes);
 
 /// Sets the units of FormatBytes for the whole process. The default is powers of 1024. The
@@ -41,9 +41,9 @@ std::string FormatBytes(Bytes bytes);
 enum class ByteUnits { kPowersOf1024, kPowersOf1000 };
 void SetByteUnits(ByteUnits units);
 
-/// Parses "4000000", "512B", "64KiB", "64MiB", "1.5GiB", "4.2GB" (KB, MB, GB and TB are
-/// powers of ten). Zero is accepted. Returns kInvalidArgument if `text` is malformed, negative
-/// or too large.
+/// Parses a size such as "4000000", "512B", "64 KiB", "1.5GiB" or "4.2GB". KiB, MiB, GiB and TiB
+/// are powers of 1024. KB (or kB), MB, GB and TB are powers of 1000. The result is rounded to whole
+/// bytes and may be 0. Returns kInvalidArgument if `text` is malformed, negative or too large.
 Result<Bytes> ParseBytes(std::string_view text);
 
 /// Converts a signed id, where -1 means none, to an index. Requires `id >= 0`.

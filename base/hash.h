@@ -1,8 +1,9 @@
 #ifndef STOWAGE_BASE_HASH_H_
 #define STOWAGE_BASE_HASH_H_
 
-// Computes non-cryptographic 64-bit hashes: FNV-1a for the text of graphs and for checkpoints,
-// and XXH64 for large files. They detect accidental changes, not attacks.
+// Computes non-cryptographic 64-bit hashes: FNV-1a (Fnv1a), which accepts the content in several
+// calls, and XXH64 (Xxh64), which is faster for large blocks. They detect accidental changes, not
+// attacks.
 //
 //   Fnv1a hash;
 //   hash.Update(header);  hash.Update(bytes);
@@ -17,6 +18,7 @@
 
 namespace stowage {
 
+/// A 64-bit FNV-1a hash of all bytes passed to Update, in order (Fowler, Noll and Vo).
 class Fnv1a {
  public:
   void Update(std::span<const std::byte> bytes) {
@@ -38,8 +40,8 @@ std::string HexDigest(uint64_t digest);
 /// Returns `value` in hexadecimal, without leading zeros.
 std::string Hex(uint64_t value);
 
-/// Returns the XXH64 hash of `text`, computed from 8-byte words (Y. Collet, xxHash fast digest
-/// algorithm, format 0.1.1). Linear in the size of `text`.
+/// Returns the XXH64 hash of `text` (Y. Collet, xxHash fast digest algorithm, format 0.1.1). Linear
+/// in the size of `text`.
 uint64_t Xxh64(std::string_view text, uint64_t seed = 0);
 
 }  // namespace stowage

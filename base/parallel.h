@@ -2,7 +2,7 @@
 #define STOWAGE_BASE_PARALLEL_H_
 
 // Runs independent work items on all hardware threads. The assignment of items to threads is
-// unspecified. If items share no data, the result does not depend on it.
+// unspecified. It does not affect the results if items share no data.
 //
 //   ForEachInParallel(candidates.size(), [&](size_t k) { candidates[k]->Search(); });
 
@@ -21,7 +21,7 @@ inline size_t ParallelParts() {
 }
 
 /// Calls `work(k)` once for each k in [0, count), and returns when all calls have returned.
-/// `work` must be thread-safe and must not throw.
+/// `work` must be thread-safe and must not throw. If threads cannot be started, fewer are used.
 template <typename Work>
 void ForEachInParallel(size_t count, const Work& work) {
   std::atomic<size_t> next = 0;

@@ -60,7 +60,9 @@ struct Error {
   std::string message;  // one sentence, no newline
 };
 
-/// Returns errors whose messages concatenate the arguments with StrCat.
+// The following functions return an error with the code that they name and the message
+// StrCat(args...).
+
 template <typename... Args>
 Error InvalidArgumentError(const Args&... args) {
   return {ErrorCode::kInvalidArgument, StrCat(args...)};
@@ -76,7 +78,7 @@ Error DeviceError(const Args&... args) {
   return {ErrorCode::kDevice, StrCat(args...)};
 }
 
-/// Prints the error on stderr and ends the program with exit code 1.
+/// Prints the error's message on stderr and ends the program with exit code 1.
 [[noreturn]] void DieOf(const Error& error);
 
 template <typename T>
@@ -145,16 +147,19 @@ using Status = Result<void>;
 
 }  // namespace stowage
 
-/// Returns from the enclosing function with the error of `expression`, a Status or a Result, if
-/// it is an error.
+/// If `expression`, a Status or a Result, is an error, returns the error from the enclosing
+/// function.
 #define STOWAGE_RETURN_IF_ERROR(expression)                       \
   do {                                                            \
     if (auto stowage_status = (expression); !stowage_status.ok()) \
       return stowage_status.error();                              \
   } while (false)
 
-/// Initializes `declaration` with the value of `expression`, a Result, or returns its error from
-/// the enclosing function:  STOWAGE_ASSIGN_OR_RETURN(Bytes budget, ParseBytes(text));
+/// Initializes `declaration` with the value of `expression`, a Result. If `expression` is an error,
+/// returns the error from the enclosing function. Expands to several statements, so it must not be
+/// the body of an `if` without braces.
+///
+///   STOWAGE_ASSIGN_OR_RETURN(Bytes budget, ParseBytes(text));
 #define STOWAGE_ASSIGN_OR_RETURN(declaration, expression)                    \
   STOWAGE_ASSIGN_OR_RETURN_IMPL_(STOWAGE_CONCAT_(stowage_result_, __LINE__), \
                                  declaration, expression)

@@ -20,23 +20,25 @@ namespace stowage {
 /// A shared library that remains loaded until the program ends.
 struct SharedLibrary {
   void* handle = nullptr;
-  std::string path;  // of the file, or the name that was opened if unknown
+  std::string
+      path;  // the file's path if known, otherwise the name that was opened
 
-  /// Returns the address of `symbol`, or null if the library does not define it.
+  /// Returns the address of `symbol`, or null if the library and its dependencies do not define it.
   void* Find(const char* symbol) const;
 };
 
 struct SharedLibraryOptions {
-  std::string_view room = {};  // package; error messages begin with "[room]"
+  std::string_view room =
+      {};  // the package that error messages name first, in brackets
   std::string_view cure = {};  // the remedy that error messages suggest
-  /// If true, its symbols are visible to libraries that are loaded later (RTLD_GLOBAL), such as
-  /// its own plugins.
+  /// If true, the library's symbols are visible to libraries that are loaded later (RTLD_GLOBAL),
+  /// such as the library's own plugins.
   bool global = false;
 };
 
 /// Opens the first of `places` that loads. Each is a path, or a file name for which the loader
-/// searches its standard folders. Returns kDevice if none loads. The message states `name`, all
-/// of `places`, and the reason why an existing file does not load.
+/// searches its standard folders. Returns kDevice if none loads. The message states `name`, what
+/// was tried, and for each file that exists, why it does not load.
 Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
                                         std::span<const std::string> places,
                                         const SharedLibraryOptions& options);

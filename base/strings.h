@@ -39,8 +39,9 @@ void AppendAny(std::string* out, const T& value) {
 
 }  // namespace internal
 
-/// Concatenates the arguments. Integers are written in decimal, doubles in the shortest form that
-/// parses to the same value, and bools as "true" or "false".
+/// Concatenates the arguments. Integers are written in decimal and bools as "true" or "false".
+/// Floats are converted to double, and doubles are written in the shortest form that parses to an
+/// equal double.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   std::string out;
@@ -55,8 +56,9 @@ bool EndsWithAnyCase(std::string_view text, std::string_view ending);
 /// Returns `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
 std::string Fixed(double value, int decimals);
 
-/// Returns `text` with control characters, except newlines and tabs, escaped as "\x1b", so that
-/// names from files cannot control a terminal (CWE-150).
+/// Returns `text` with each byte of a control character, except newlines and tabs, replaced by an
+/// escape such as "\x1b", so that names from files cannot control a terminal (CWE-150). Control
+/// characters are those of ASCII and U+0080 to U+009F.
 std::string WithoutControls(std::string_view text);
 
 /// Returns `name` in double quotes, with control characters escaped as by WithoutControls:
@@ -64,16 +66,17 @@ std::string WithoutControls(std::string_view text);
 std::string Quoted(std::string_view name);
 
 /// Returns whether `pattern` matches all of `text`. `*` matches any sequence of bytes, which may
-/// be empty or contain dots and slashes. `?` matches one byte. Other bytes match themselves, and
-/// no escape exists. O(pattern.size() * text.size()) time, without allocations.
+/// be empty or contain dots and slashes. `?` matches one byte. Other bytes match themselves. A
+/// pattern cannot escape `*` and `?`. Takes O(pattern.size() * text.size()) time and does not
+/// allocate.
 ///
 ///   GlobMatches("h.*.bias", "h.0.attn.bias");  // true
 ///   GlobMatches("bias", "h.0.attn.bias");      // false
 bool GlobMatches(std::string_view pattern, std::string_view text);
 
-/// Returns `replacement` with each star replaced by the substring of `text` that the star of
-/// `pattern` at the same index matches. Stars match as few bytes as possible. Returns nullopt if
-/// `pattern` does not match `text`. `replacement` must not have more stars than `pattern`.
+/// Returns `replacement` with its i-th star replaced by the substring of `text` that the i-th star
+/// of `pattern` matches. Stars match as few bytes as possible, earlier stars first. Returns nullopt
+/// if `pattern` does not match `text`. `replacement` must not have more stars than `pattern`.
 ///
 ///   GlobRewrite("layers.*.q.*", "h.*.attn.*", "layers.3.q.bias");  // h.3.attn.bias
 std::optional<std::string> GlobRewrite(std::string_view pattern,
