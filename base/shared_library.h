@@ -20,17 +20,18 @@ namespace stowage {
 /// A shared library that remains loaded until the program ends.
 struct SharedLibrary {
   void* handle = nullptr;
-  std::string
-      path;  // the file's path if known, otherwise the name that was opened
+  /// The path of the file if the loader reports it, otherwise the name that was opened.
+  std::string path;
 
   /// Returns the address of `symbol`, or null if the library and its dependencies do not define it.
   void* Find(const char* symbol) const;
 };
 
 struct SharedLibraryOptions {
-  std::string_view room =
-      {};  // the package that error messages name first, in brackets
-  std::string_view cure = {};  // the remedy that error messages suggest
+  /// The package that opens the library. Error messages begin with its name in brackets.
+  std::string_view room = {};
+  /// The remedy that error messages suggest.
+  std::string_view cure = {};
   /// If true, the library's symbols are visible to libraries that are loaded later (RTLD_GLOBAL),
   /// such as the library's own plugins.
   bool global = false;

@@ -4,11 +4,12 @@
 // Computes, for shape rules and kernels, which keys each query of `attention` reads, and finds
 // the optional operands of `attention` and its gradient ops.
 //
-// The last query is aligned with the last key. Query t of T is therefore at position t + (S - T)
-// among the S keys, as in decoding, where the queries are the end of a longer sequence. With a
-// causal mask, a query reads the keys up to its position, and a window W limits it to the last W
-// of these. Without a causal mask, a window W limits a query to the keys at a distance below W
-// from its position. Each query reads one interval of keys, and all intervals form a band:
+// There are T queries and S keys. The last query is aligned with the last key, so query t is at
+// position t + (S - T) among the keys. This is the case in decoding, where the queries are the end
+// of a longer sequence. With a causal mask, a query reads the keys up to its position, and a window
+// W limits it to the last W of these keys. Without a causal mask, a window W limits a query to the
+// keys at a distance below W from its position. Each query reads one interval of keys. All
+// intervals together form a band:
 //
 //   const AttentionBand band = BandOf(q.shape(), k.shape(), *launch.attrs);
 //   // query t reads the keys s in [0, S) with t + band.low <= s <= t + band.high
@@ -31,7 +32,7 @@
 
 namespace stowage {
 
-/// Query t reads the keys s in [0, S) with t + low <= s <= t + high.
+/// The keys that queries read: query t reads the keys s in [0, S) with t + low <= s <= t + high.
 struct AttentionBand {
   int64_t low = 0;   // in [-T, S]
   int64_t high = 0;  // in [-T, S)
@@ -56,11 +57,11 @@ inline AttentionBand BandOf(const Shape& q, const Shape& k,
 }
 
 inline constexpr size_t kAttentionOperands = 3;  // q, k, v
-/// The number of required operands of the gradient ops: q, k, v, o, log_sum_exp, d_o. The bias
-/// is a further required operand of the gradient of the bias.
+/// The number of operands of the gradient ops before the optional ones: q, k, v, o, log_sum_exp,
+/// d_o. In the op that computes the gradient of the bias, the bias is required.
 inline constexpr size_t kAttentionGradOperands = 6;
 
-/// The operand indices of the optional operands. 0, the index of q, means that an operand is
+/// The indices of the optional operands. 0, which is the index of q, means that the operand is
 /// absent.
 struct AttentionOptionals {
   size_t bias = 0;
@@ -70,8 +71,8 @@ struct AttentionOptionals {
 
 inline constexpr int kSegmentsRank = 3;  // (B, 2, T)
 
-/// Returns the optional operands of a node with `count` operands, the first `always` of which are
-/// required. `type_of(i)` must return the type of operand i.
+/// Returns the indices of the optional operands of a node with `count` operands. The first `always`
+/// operands are required. `type_of(i)` must return the type of operand i.
 template <typename TypeOf>
 AttentionOptionals OptionalsBehind(size_t always, size_t count,
                                    TypeOf&& type_of) {

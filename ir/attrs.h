@@ -2,8 +2,8 @@
 #define STOWAGE_IR_ATTRS_H_
 
 // Stores the attributes of a node, which are its static arguments: axes, flags, constants, the
-// bodies of a loop. Attributes are a short list of named values in a fixed order, so printing,
-// parsing and comparing them needs no code per op.
+// bodies of a loop. Attributes are a short list of named values in the order in which they were
+// added. They are printed, parsed and compared without code for individual ops.
 //
 //   Attrs attrs{{"axis", int64_t{1}}, {"keep", int64_t{0}}};
 //   attrs.Int("axis") == 1
@@ -23,12 +23,12 @@ namespace stowage {
 
 class Graph;  // ir/graph.h
 
-/// The graphs inside a node (ir/bodies.h). They are immutable and shared by all copies of the
-/// node.
+/// The graphs inside a node, such as bodies of loops (ir/bodies.h) and fused programs (ir/fused.h).
+/// They are immutable, and copies of the node share them.
 using SubGraphs = std::vector<std::shared_ptr<const Graph>>;
 
-/// The value of an attribute. The alternatives hold integers and flags, reals, element types,
-/// lists of integers, raw bytes, and graphs.
+/// The value of an attribute: an integer or flag, a real, an element type, a list of integers, raw
+/// bytes, or graphs.
 using AttrValue = std::variant<int64_t, double, DType, std::vector<int64_t>,
                                std::string, SubGraphs>;
 
@@ -45,15 +45,18 @@ class Attrs {
   Attrs& operator=(Attrs&& other) noexcept;
   ~Attrs();
 
-  /// Sets the attribute `name`, which is appended if it does not exist.
+  /// Sets the attribute `name`. A new attribute is appended to the list.
   void Set(std::string_view name, AttrValue value);
-  /// Returns the value of the attribute `name`, or null. Linear in the length of the short list.
+  /// Returns the value of the attribute `name`, or null if it does not exist. Linear in the length
+  /// of the list.
   const AttrValue* Find(std::string_view name) const;
-  /// Returns the real attribute `name`, or `otherwise` if it does not exist.
+  /// Returns the real attribute `name`, or `otherwise` if it does not exist. Aborts if it has
+  /// another type.
   double FloatOr(std::string_view name, double otherwise) const;
 
-  // Typed access. These functions abort if the attribute does not exist or has another type,
-  // which is a bug in the op. Shape rules check the attributes of parsed graphs first.
+  // The following functions return an attribute of a known type. They abort if the attribute does
+  // not exist or has another type, which is a bug in the op: its shape rule (OpDef::infer) must
+  // check the attributes first, since graphs may be parsed from text.
   int64_t Int(std::string_view name) const;
   double Float(std::string_view name) const;
   DType Type(std::string_view name) const;

@@ -3,7 +3,8 @@
 
 // Provides functions that are composed of several ops: variance, log-sum-exp, norms and einsum.
 // `axes` and `keep` have the same meaning as in ReduceSum (ir/ops.h). If `axes` is empty, all axes
-// are reduced. With `keep`, reduced dimensions have size 1 in the result.
+// are reduced. With `keep`, reduced dimensions have size 1 in the result. Otherwise they are
+// removed.
 //
 //   Value scores = LogSumExp(logits, {-1});
 //   Value length = Norm(x, 2, {1}, /*keep=*/true);
@@ -19,20 +20,20 @@
 namespace stowage {
 
 /// Returns the sum of (x - mean)^2, divided by count - correction, where count is the number of
-/// elements of each sum. A `correction` of 1 gives the unbiased estimate, PyTorch's default, and 0
-/// gives the population variance. The mean is computed in a separate pass, so a large mean causes
-/// no cancellation. Records an error unless `correction` is in [0, count).
+/// elements that are reduced to one result. A `correction` of 1 gives the unbiased estimate,
+/// PyTorch's default, and 0 gives the population variance. The mean is computed in a separate pass,
+/// so a large mean causes no cancellation. Records an error unless `correction` is in [0, count).
 Value Variance(Value x, const Axes& axes = {}, int64_t correction = 1,
                bool keep = false, SourceLoc loc = SourceLoc::Current());
 
 /// Returns log(sum(e^x)). To avoid overflow, the largest element is subtracted before e^x is
-/// computed. No gradient passes through this subtraction. The result is -inf where all elements
-/// are -inf.
+/// computed, and added to the logarithm. It is treated as a constant in the gradient. The result is
+/// -inf where all elements are -inf.
 Value LogSumExp(Value x, const Axes& axes = {}, bool keep = false,
                 SourceLoc loc = SourceLoc::Current());
 
-/// Returns x^(1/p). Requires x >= 0 and p > 1. The gradient is 0 where x is 0, as in PyTorch's
-/// norms and standard deviations, whereas the gradient of Sqrt is infinite where x is 0.
+/// Returns x^(1/p). Requires `x >= 0` and `p > 1`. Where x is 0, the gradient is 0, as in PyTorch's
+/// norms and standard deviations. The gradient of Sqrt is infinite there.
 Value Root(Value x, double p = 2, SourceLoc loc = SourceLoc::Current());
 
 /// Returns the p-norm, (sum |x|^p)^(1/p), or the largest |x| if p is infinite. Records an error
@@ -40,16 +41,17 @@ Value Root(Value x, double p = 2, SourceLoc loc = SourceLoc::Current());
 Value Norm(Value x, double p = 2, const Axes& axes = {}, bool keep = false,
            SourceLoc loc = SourceLoc::Current());
 
-/// Computes einsum as in PyTorch and NumPy. A letter names an axis, and axes whose letters are not
-/// in the result are summed. `equation` is "labels,labels,...->labels", with one letter for each
-/// axis of each operand. All operands must have the same float type.
+/// Computes einsum as in PyTorch and NumPy. `equation` has the form "labels,labels,...->labels",
+/// with one letter for each axis of each operand. Equal letters denote the same axis. Axes whose
+/// letters are not in the result are summed. All operands must have the same float type. At least
+/// one operand is required.
 ///
 ///   Value outer = Einsum("i,j->ij", {a, b});
 ///   Value turned = Einsum("abc->cb", {x});  // sums over a
 ///
-/// Operands are combined from left to right, each with one MatMul of permuted and reshaped views.
-/// Summed axes that only one operand has are reduced before the matmul. Reshape (ir/ops.h) inserts
-/// a copy where strides cannot express the view.
+/// Operands are combined from left to right, each by one MatMul with permuted and reshaped
+/// operands. Axes that are summed and that only one operand has are reduced before the matmul. A
+/// copy is inserted where strides cannot express a reshaped operand.
 ///
 /// Records an error, which quotes the equation, in these cases:
 /// - "->" is missing, since the result is never implied, or a label is not a letter.

@@ -1,11 +1,12 @@
 #ifndef STOWAGE_IR_CONTROL_FLOW_H_
 #define STOWAGE_IR_CONTROL_FLOW_H_
 
-// Adds loops and branches to a graph. The caller passes functions that build their bodies.
+// Adds loops and branches to a graph. The caller passes functions that build the bodies of the
+// loops and branches.
 //
-// A body is a graph with its own builder. It can only read the values that are passed to it, which
-// have the same names inside as outside. Params, states and inputs are declared outside and passed
-// as operands. ir/bodies.h explains the kinds of values.
+// A body is a graph with its own builder. It can only read the operands of the loop or branch,
+// which have the same names inside as outside. Params, states and inputs must be declared outside
+// and passed as operands. ir/bodies.h explains the kinds of values.
 //
 //   LoopResults run = Loop(g, 100, {.carried = {h0}, .sliced = {xs}, .whole = {w}},
 //                          [](LoopBody& body) {
@@ -33,14 +34,15 @@
 
 namespace stowage {
 
-/// The operands of a While: the initial carried values, which change from iteration to iteration,
+/// The operands of a While: the initial carried values, which the body replaces in each iteration,
 /// and the whole values, which are the same in all iterations.
 struct WhileOperands {
   std::vector<Value> carried = {};
   std::vector<Value> whole = {};
 };
 
-/// The operands as the condition and the body see them. The values belong to `builder`.
+/// The carried and whole values in an iteration of a While, as the condition and the body read
+/// them. The values belong to `builder`.
 struct WhileValues {
   GraphBuilder& builder;
   std::vector<Value> carried;
@@ -52,17 +54,17 @@ struct WhileResults {
   Value iterations = {};            // i64 scalar: the number that were run
 };
 
-/// Adds a loop that runs `body` while the condition `holds` is true, at most `most` times. `holds`
-/// returns a bool scalar and `body` the next carried values, both computed from the current values.
-/// It is useful for iterations that converge and for searches.
+/// Adds a loop that runs `body` while the condition `holds` is true, at most `most` times. Both
+/// functions build graphs: `holds` returns a bool scalar, and `body` returns the next carried
+/// values. Such loops are useful for iterations that converge and for searches.
 ///
 /// The memory of a step must be known in advance, so this is a loop of `most` iterations whose body
-/// is a branch. After the condition is false, each further iteration only evaluates it and copies
-/// the carried values. Gradients flow only through the iterations that were run.
+/// is a branch. Once the condition is false, each further iteration only evaluates the condition
+/// and copies the carried values. Gradients flow only through the iterations that ran `body`.
 ///
-/// Propagates errors of Loop and Cond. Finish also returns an error if `most` is below 1, if the
-/// condition is not a bool scalar, or if the number or the types of the values that `body` returns
-/// differ from the carried values.
+/// The builder records the errors of Loop and Cond. It also records an error if `most` is below 1,
+/// if the condition is not a bool scalar, or if the number or the types of the values that `body`
+/// returns differ from the carried values.
 ///
 ///   // The square root of a, by Newton's method.
 ///   WhileResults root = While(
@@ -83,8 +85,8 @@ WhileResults While(
     SourceLoc loc = SourceLoc::Current());
 
 /// The operands of a Loop: the initial carried values, the sliced values and the whole values.
-/// Iteration i reads element i of the first axis of a sliced value, whose size must be the number
-/// of iterations. Whole values are the same in all iterations.
+/// Iteration i reads element i along the first axis of a sliced value. The size of this axis must
+/// be the number of iterations. Whole values are the same in all iterations.
 struct LoopOperands {
   std::vector<Value> carried = {};
   std::vector<Value> sliced = {};
@@ -97,8 +99,9 @@ struct LoopOptions {
   std::string name = "loop";  // the body's name
 };
 
-/// Results of a loop, in the order of the calls in its body. After an error, which the builder has
-/// recorded, the number of results is unknown, and operator[] returns an inert value for any index.
+/// Results of a loop, in the order of the calls of Sum or Stack in its body. After an error, which
+/// the builder has recorded, the number of results is unknown, and operator[] returns an inert
+/// value for any index.
 class LoopValues {
  public:
   LoopValues() = default;
@@ -109,7 +112,7 @@ class LoopValues {
   bool empty() const { return values_.empty(); }
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
-  /// Requires `i < size()`, unless an error was recorded.
+  /// Returns result `i`. Requires `i < size()`, unless an error was recorded.
   Value operator[](size_t i) const {
     return are_known_ || i < values_.size() ? values_.at(i) : Value();
   }
@@ -119,8 +122,8 @@ class LoopValues {
   bool are_known_ = false;
 };
 
-/// The results of a Loop. Carried values are in the order of LoopOperands, the others in the order
-/// of the calls in the loop's body.
+/// The results of a Loop. Carried values are in the order of LoopOperands. Summed and stacked
+/// values are in the order of the calls of Sum and of Stack in the body.
 struct LoopResults {
   std::vector<Value> carried = {};
   LoopValues summed = {};
@@ -132,16 +135,19 @@ class LoopBody {
  public:
   GraphBuilder& builder() { return g_; }
 
+  /// These functions return value `i` of a kind in the current iteration. `i` must be less than the
+  /// number of values of that kind in LoopOperands.
   Value carried(size_t i) const { return carried_.at(i); }
   Value sliced(size_t i) const { return sliced_.at(i); }
   Value whole(size_t i) const { return whole_.at(i); }
 
-  /// Sets carried value i of the next iteration, and of the result after the last one. Must be
-  /// called once for each carried value.
+  /// Sets carried value `i` of the next iteration. After the last iteration, it is a result. Must
+  /// be called once for each carried value.
   void Next(size_t i, Value value);
-  /// Stacks the values of all iterations along a new first axis of a result.
+  /// Adds a result that stacks `value` of all iterations along a new first axis.
   void Stack(Value value) { stacked_.push_back(value); }
-  /// Sums `value` over all iterations, in their order. The sum is a result.
+  /// Adds a result that is the sum of `value` over all iterations, in the order in which they run.
+  /// A value that does not belong to builder() is ignored.
   void Sum(Value value);
 
  private:
@@ -158,11 +164,14 @@ class LoopBody {
   std::vector<Value> stacked_;
 };
 
-/// Adds a loop that runs `body` `iterations` times. Results of the body that are operands, views or
-/// duplicates are copied. Finish returns an error in these cases:
-/// - `iterations` is below 1, or the first dimension of a sliced operand is not `iterations`.
+/// Adds a loop of `iterations` iterations. `body` is called once, to build the body. Results of the
+/// body that are operands, views, updates or duplicates are copied. The builder `g` records an
+/// error in these cases:
+/// - `iterations` is below 1 or above 2^31.
+/// - The first dimension of a sliced operand is not `iterations`.
 /// - The body reads a leaf that it declares itself, or it has no results.
 /// - The body does not call Next for a carried value, or calls it with a value of another type.
+/// - The body passes a value of another builder to Next or Stack.
 LoopResults Loop(GraphBuilder& g, int64_t iterations,
                  const LoopOperands& operands,
                  const std::function<void(LoopBody&)>& body,
@@ -173,6 +182,7 @@ LoopResults Loop(GraphBuilder& g, int64_t iterations,
 class CondBody {
  public:
   GraphBuilder& builder() { return g_; }
+  /// Returns operand `i` of the Cond, which must exist.
   Value operand(size_t i) const { return operands_.at(i); }
 
  private:
@@ -186,10 +196,13 @@ class CondBody {
   std::vector<Value> operands_;
 };
 
-/// Adds a branch that runs the body selected by `index`, a scalar of i32, i64 or bool, and returns
-/// its results. False selects the first body, and true the second. Requires at least two bodies,
-/// whose results must have the same types. A step returns kIndexOutOfRange if the index selects no
-/// body.
+/// Adds a branch that runs body number `index`, counted from 0, and returns its results. `index` is
+/// a scalar of i32, i64 or bool, where false is 0 and true is 1. Requires at least two bodies,
+/// which must return values of the same types. A step fails with StepCode::kIndexOutOfRange
+/// (runtime/kernel.h) if no body has this number.
+///
+/// After an error, which the builder has recorded, the returned vector may have any size, including
+/// 0. Check `g.error()` before indexing it.
 std::vector<Value> Cond(
     GraphBuilder& g, Value index, std::span<const Value> operands,
     std::span<const std::function<std::vector<Value>(CondBody&)>> bodies,
@@ -199,10 +212,10 @@ std::vector<Value> Cond(
     std::initializer_list<std::function<std::vector<Value>(CondBody&)>> bodies,
     SourceLoc loc = SourceLoc::Current());
 
-/// Converts `body` to the form that a node requires. The result has the leaves `leaves` and the
-/// outputs `outputs`, in these orders. Outputs that are leaves, views, updates or duplicates are
-/// copied. Leaves of role saved become inputs, and leaves that are neither listed nor read are
-/// dropped.
+/// Converts `body` to the form that a control-flow node requires. The result has the leaves
+/// `leaves` and the outputs `outputs`, in these orders. Outputs that are leaves, views, updates or
+/// duplicates are copied. Leaves in `leaves` with the role saved become inputs. Other leaves follow
+/// if a node reads them, and are dropped otherwise. Returns the errors of GraphBuilder::Finish.
 Result<Graph> MakeBody(const Graph& body, std::span<const ValueId> leaves,
                        std::span<const ValueId> outputs);
 

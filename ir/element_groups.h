@@ -2,8 +2,8 @@
 #define STOWAGE_IR_ELEMENT_GROUPS_H_
 
 // Defines how ops divide a tensor's elements into groups, for shape rules and for the kernels of
-// all backends. The groups are lines along an axis, merged axes of a reduction, partial sums over
-// rows, blocks that share the scale of an 8-bit moment, and the blocks of ranks.
+// all backends: lines along an axis, merged axes of a reduction, partial sums over rows, blocks
+// that share the scale of an 8-bit moment, and blocks that are assigned to ranks.
 //
 //   AxisLines::Along({2, 3, 4, 5}, 1);              // outer 2, length 3, inner 20
 //
@@ -44,21 +44,23 @@ struct AxisLines {
 
 /// The merged axes of a contiguous operand of a reduction. Adjacent axes that are all reduced or
 /// all kept are merged into one group, so reduced and kept groups alternate. Axes of size 1 are
-/// omitted. Reductions of any rank then usually have the simple form (outer, reduced, inner). They
-/// reduce rows if `inner` is 1, and columns otherwise. Kernels handle all other reductions with the
-/// sizes and strides of the groups.
+/// omitted. Most reductions then have the simple form (outer, reduced, inner), whatever their rank.
+/// A simple reduction reduces rows if `inner` is 1, and columns otherwise. For all other
+/// reductions, kernels use the sizes and strides of the groups.
 struct AxisGroups {
-  /// Reduced axes outside the shape are ignored.
+  /// Merges the axes of `shape`. Ignores entries of `reduced_axes` that are not axes of `shape`.
   AxisGroups(const Shape& shape, std::span<const int64_t> reduced_axes);
   /// Returns the groups of a reduction over all axes.
   static AxisGroups AllReduced(const Shape& shape);
 
   /// Returns whether the operand has the form (outer, reduced, inner).
   bool simple() const { return reduced_dims.rank() <= 1; }
-  /// Returns the number of elements that are reduced to one result, and the number of results.
+  /// Returns the number of elements that are reduced to one result.
   int64_t reduced() const { return reduced_dims.num_elements(); }
+  /// Returns the number of results.
   int64_t kept() const { return kept_dims.num_elements(); }
-  /// Returns the size of the last group if it is kept and another is reduced, or 1 otherwise.
+  /// Returns the size of the last group if that group is kept and another group is reduced.
+  /// Otherwise returns 1.
   int64_t inner() const {
     if (inner_is_reduced || reduced_dims.rank() == 0) return 1;
     return kept_dims.back();
@@ -72,9 +74,10 @@ struct AxisGroups {
 
 /// Returns the attribute "parts" of a norm's gradient op, or nullopt if it is absent.
 ///
-/// The gradients of a norm's params are sums over rows. If the attribute is present, the op returns
-/// that number of partial sums in f32 (f64 for f64). One sum_partials node then adds the partial
-/// sums of many norms. The backend decides which rows each partial sum contains.
+/// The gradients of a norm's params are sums over rows. If the attribute is present, the op instead
+/// returns this number of partial sums, in f32 (f64 if the params are f64). One sum_partials node
+/// then adds the partial sums of many norms. The backend decides which rows each partial sum
+/// contains.
 ///
 ///   dx, dgamma, dbeta = layer_norm_grad(...)                 dgamma: bf16(n)
 ///
@@ -86,7 +89,7 @@ inline std::optional<int64_t> PartsOf(const Attrs& attrs) {
 }
 
 /// The number of consecutive elements of an 8-bit moment (math/optimizer.h) that share a scale.
-/// Element i has scale i / kMomentBlock. bitsandbytes uses the same size.
+/// Element i uses the scale with index i / kMomentBlock. bitsandbytes has the same block size.
 inline constexpr int64_t kMomentBlock = 256;
 
 /// The code in which the elements of an 8-bit moment are stored (math/optimizer.h).
@@ -97,9 +100,10 @@ inline Shape MomentScales(const Shape& shape) {
   return {(shape.num_elements() + kMomentBlock - 1) / kMomentBlock};
 }
 
-/// Returns the number of elements of each rank's block. `ranks` split a flat tensor into
-/// consecutive blocks of equal size, ceil(elements / ranks) rounded up to a multiple of `granule`.
-/// All arguments must be at least 1, and elements + granule must not overflow.
+/// Returns the block size when `elements` elements of a flat tensor are split into `ranks`
+/// consecutive blocks of equal size. The size is ceil(elements / ranks), rounded up to a multiple
+/// of `granule`, so the last blocks may be partly or wholly past the end. All arguments must be at
+/// least 1, and elements + granule must not overflow.
 constexpr int64_t RankBlock(int64_t elements, int64_t ranks, int64_t granule) {
   const int64_t each = (elements - 1) / ranks + 1;
   return (each - 1) / granule * granule + granule;

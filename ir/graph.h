@@ -7,17 +7,19 @@
 // A *value* is a tensor with a type and a unique name. A leaf value (param, input, saved, state,
 // cache) has no producer. Every other value is a result of exactly one *node*, an instance of an
 // op. Nodes are in execution order, producers before readers, so the index of a node in nodes() is
-// its *time*. A view is a value that owns no bytes (ir/layout.h). Update nodes write in place.
-// Their result is the new content of a param, a state or a cache, or of the result of `reload`,
-// `fill` or `own_block`. No later node may read the old content.
+// its *time*. A view is a value that owns no bytes (ir/layout.h).
 //
-// A param, a state or the result of `offload` may be in host memory, outside the arena. Only
-// `reload` and `offload_update` read such values. Other ops read a reloaded copy.
+// An update node writes in place: its result is the new content of an operand and has the same
+// bytes. The operand is a param, a state, a cache, a result of `reload`, `fill` or `own_block`, or
+// the updated content of one of these. No later node may read the old content.
+//
+// Params, states and results of `offload` may be in host memory, outside the arena. Only `reload`
+// and `offload_update` read such values. Other ops read a reloaded copy.
 //
 // GraphBuilder (ir/builder.h), passes, ParseGraph (ir/text.h) and GraphFromBytes (ir/graph_bytes.h)
-// create graphs. All of them verify the result, so every Graph is well-formed and its kernels
-// accept the strides of their operands. Ids are indices and may change when a pass rewrites a
-// graph. Code outside a graph therefore refers to values by name.
+// create graphs. All of them verify the result. Every Graph is therefore well-formed, and the
+// kernels of its nodes accept the strides of their operands. Ids are indices and may change when a
+// pass rewrites a graph. Code that must survive such a pass refers to values by name.
 //
 // Control-flow nodes contain graphs (ir/bodies.h).
 //
@@ -41,8 +43,8 @@
 
 namespace stowage {
 
-/// A line of the user's source. Error messages name it. Every value stores it, so that a report can
-/// attribute memory to the lines of the model.
+/// A line of the user's source, which error messages state. Every value stores the line that added
+/// it, so that reports can attribute memory to the lines of a model.
 ///
 ///   Value Linear(Value x, SourceLoc loc = SourceLoc::Current());
 struct SourceLoc {
@@ -57,9 +59,9 @@ struct SourceLoc {
   }
 };
 
-/// Returns a SourceLoc for a file name whose storage is temporary, such as one that was parsed. The
-/// result is unknown if `line` is below 1. Each distinct file name is stored until the process
-/// ends.
+/// Returns a SourceLoc with a copy of `file`, for file names whose storage is temporary, such as
+/// parsed ones. Each distinct file name is copied once and is kept until the process ends. If
+/// `line` is below 1, the result is an unknown location.
 SourceLoc KeptSourceLoc(std::string_view file, int line);
 
 using ValueId = int32_t;
@@ -74,9 +76,10 @@ inline constexpr NodeId kNoNode = -1;
 /// - kSaved: a forward value that a backward graph reads.
 /// - kState: optimizer state, which persists between steps.
 /// - kCache: a value that is kept from one run of a program to the next, such as the keys and
-///   values of decoding. Like inputs, it is lost when another program runs.
+///   values of decoding. Like an input, it is lost when another program runs.
 ///
-/// Results have one of these roles, except that updates keep the role of their leaf:
+/// Results have one of these roles, except that the result of an update has the role of the leaf
+/// that it updates:
 /// - kConstant: a result of `constant`.
 /// - kGradient: a gradient.
 /// - kActivation: any other value that is only live within the step.
@@ -95,7 +98,9 @@ enum class Role : uint8_t {
 std::string_view RoleName(Role role);
 std::optional<Role> ParseRole(std::string_view name);
 
-/// The initial content of a param or state.
+/// The initial content of a param or state. `scale` must be finite and at least 0. The random kinds
+/// (kNormal, kUniform, kTruncatedNormal and kOrthogonal) require a float type. Finish() of the
+/// builder returns an error otherwise.
 struct Init {
   enum class Kind : uint8_t {
     kZeros,
@@ -116,11 +121,12 @@ struct Init {
   static Init TruncatedNormal(double stddev) {
     return {Kind::kTruncatedNormal, stddev};
   }
-  /// Fills a matrix with orthogonal rows of length `gain`, or orthogonal columns if it has fewer
-  /// columns than rows (Saxe et al. 2014). The first dimension counts the rows, and the others
-  /// together count the columns. Requires at least two dimensions. The time is quadratic in the
-  /// smaller of the two counts.
+  /// Fills a matrix with orthogonal rows of length `gain`, or with orthogonal columns of this
+  /// length if it has fewer columns than rows (Saxe et al. 2014). The size of the first dimension
+  /// is the number of rows. The product of the other sizes is the number of columns. Requires at
+  /// least two dimensions. The time is quadratic in the smaller of these two numbers.
   static Init Orthogonal(double gain = 1) { return {Kind::kOrthogonal, gain}; }
+  /// Sets all elements to `value`, which must not be negative.
   static Init Constant(double value) { return {Kind::kConstant, value}; }
   friend bool operator==(const Init&, const Init&) = default;
 };
@@ -133,7 +139,7 @@ struct ValueInfo {
   int result = 0;         // index among the producer's results
   Init init = {};         // for params and states
   bool on_host = false;   // in host memory, outside the arena
-  SourceLoc source = {};  // the line of the user's source that added it
+  SourceLoc source = {};  // the line of source that added the value
 
   bool is_leaf() const { return producer == kNoNode; }
 };
@@ -179,13 +185,14 @@ class Graph {
   int num_values() const { return static_cast<int>(parts_->values.size()); }
   int num_nodes() const { return static_cast<int>(parts_->nodes.size()); }
 
-  /// Returns the value called `name`, or the value of the output called `name` if no value is.
+  /// Returns the value called `name`. If no value has this name, returns the value of the output
+  /// called `name`, or nullopt if no output has it either.
   std::optional<ValueId> Find(std::string_view name) const;
 
   /// Returns the leaves of one role, in the order in which they were declared.
   std::vector<ValueId> Leaves(Role role) const;
 
-  /// Sets the line of the user's source to which a value belongs. Equal ignores it.
+  /// Sets the source line of a value. Equal ignores it.
   void SetSource(ValueId id, SourceLoc source) {
     Own().values[static_cast<size_t>(id)].source = source;
   }

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_IR_GRAPH_BYTES_H_
 #define STOWAGE_IR_GRAPH_BYTES_H_
 
-// Serializes graphs to a binary form for caches, which is compact and fast to read. The text form
-// (ir/text.h) is for people and for files that must be readable by later versions. Types,
-// attributes and other repeated strings are written once, where they first occur. An operand is
-// stored as the backward distance to its value.
+// Serializes graphs to a binary form for caches. The form is compact and fast to read, but later
+// versions may not be able to read it. The text form (ir/text.h) is for people and for files that
+// later versions must read. A type, a list of attributes or a name that occurs several times is
+// written once. An operand is stored as the distance from the node's first result back to the
+// operand.
 //
 //   const std::string bytes = ToBytes(graph);
 //   Equal(graph, *GraphFromBytes(bytes));
@@ -23,10 +24,11 @@ namespace stowage {
 std::string ToBytes(const Graph& graph);
 
 /// Parses the output of ToBytes and verifies the graph (ir/verify.h). Never aborts or reads past
-/// the end of `bytes`. If they are invalid, returns kInvalidArgument with the offset of the first
-/// invalid byte or with the property that the graph violates. Corrupt bytes that form another valid
-/// graph are not detected, so a cache must also check a digest. `depth` is the nesting depth of the
-/// graph as a body, at most kMaxBodyDepth (ir/bodies.h).
+/// the end of `bytes`. Returns kInvalidArgument if the bytes are invalid, if the graph is invalid,
+/// or if the graph has a custom op that the program has not defined. The message states the offset
+/// of the first invalid byte or the property that the graph violates. Corrupt bytes that form
+/// another valid graph are not detected, so a cache must also check a digest. `depth` is the number
+/// of bodies in which the graph is nested, at most kMaxBodyDepth (ir/bodies.h).
 Result<Graph> GraphFromBytes(std::string_view bytes, int depth = 0);
 
 }  // namespace stowage

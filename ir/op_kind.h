@@ -1,8 +1,9 @@
 #ifndef STOWAGE_IR_OP_KIND_H_
 #define STOWAGE_IR_OP_KIND_H_
 
-// Defines the enum of ops and their names, both generated from the list in ir/ops.def. Values past
-// the end of the list are custom ops, which the program has defined (DefineOp, ir/op_def.h).
+// Defines OpKind, the enum of ops, and the names of ops. Both are generated from the list in
+// ir/ops.def. Enum values past the end of the list are custom ops, which the program has defined
+// (DefineOp, ir/op_def.h).
 //
 //   OpName(OpKind::kMatMul) == "matmul";  FindOp("matmul") == OpKind::kMatMul
 
@@ -25,12 +26,12 @@ inline constexpr int kNumOps = 0
 #undef STOWAGE_OP
     ;
 
-/// The maximum number of custom ops of a program.
+/// The maximum number of custom ops that a program can define.
 inline constexpr int kMaxCustomOps = 128;
 static_assert(kNumOps + kMaxCustomOps <= 65536);
 
-/// Returns the index, from 0, of `op` among the custom ops, or nullopt if it is an op of the list.
-/// Tables indexed by op in other packages have kMaxCustomOps further entries.
+/// Returns the index of `op` among the custom ops, from 0, or nullopt if `op` is in ir/ops.def.
+/// Other packages have tables with kMaxCustomOps entries for custom ops.
 constexpr std::optional<size_t> CustomIndex(OpKind op) {
   const int kind = static_cast<int>(op);
   if (kind < kNumOps) return std::nullopt;
@@ -40,7 +41,8 @@ constexpr std::optional<size_t> CustomIndex(OpKind op) {
 /// Returns "matmul", "gelu_tanh", ...
 std::string_view OpName(OpKind op);
 
-/// Returns the op called `name`, or nullopt if none is. Former names of ops are also accepted.
+/// Returns the op called `name`, or nullopt if there is none. Former names of ops are also
+/// accepted.
 std::optional<OpKind> FindOp(std::string_view name);
 
 }  // namespace stowage

@@ -24,8 +24,8 @@
 namespace stowage {
 
 /// Element types. Kernels compute in f32 and f64, and in f16 and bf16 if the backend supports them.
-/// i32 and i64 are for indices. i16 is for the low half of the f32 master copy of bf16 weights
-/// (math/optimizer.h). u8 is for bytes and bool for masks.
+/// i32 and i64 are for indices. i16 is for the low halves of f32 master weights whose high halves
+/// are bf16 (math/optimizer.h). u8 is for bytes, and bool is for masks.
 enum class DType : uint8_t {
   kF32,
   kF64,
@@ -76,7 +76,7 @@ constexpr bool IsIndex(DType dtype) {
 /// Returns "f32", "bf16", "bool", ...
 std::string_view DTypeName(DType dtype);
 
-/// Returns the element type called `name`. Returns kInvalidArgument if none is.
+/// Returns the element type called `name`, such as "f32". Returns kInvalidArgument for other names.
 Result<DType> ParseDType(std::string_view name);
 
 /// Returns the element type of the C++ type T: DTypeOf<float>() == DType::kF32.
@@ -114,7 +114,8 @@ constexpr DType DTypeOf<bool>() {
 inline constexpr int kMaxRank = 8;
 
 /// A list of dimensions or strides with fixed capacity. Only the first kMaxRank integers are
-/// stored, but rank() counts all of them, so that a builder can reject longer lists.
+/// stored, but rank() counts all of them, so that a builder can reject longer lists. operator[]
+/// requires an index in [0, kMaxRank). Unlike axes, indices must not be negative.
 class Dims {
  public:
   Dims() = default;
@@ -160,8 +161,8 @@ class Dims {
   int rank_ = 0;
 };
 
-/// The distance between adjacent elements along each axis, in elements. It is 0 for an axis that is
-/// broadcast.
+/// For each axis, the distance between adjacent elements, in elements. The stride of a broadcast
+/// axis is 0.
 using Strides = Dims;
 
 class Shape : public Dims {
@@ -170,8 +171,8 @@ class Shape : public Dims {
   Shape() = default;
   explicit Shape(const Dims& dims) : Dims(dims) {}
 
-  /// Returns the number of elements, which is 1 for a scalar. Must not overflow. All shapes in
-  /// graphs have sizes in bytes that fit 64 bits.
+  /// Returns the number of elements, which is 1 for a scalar. The number must fit 63 bits, which
+  /// holds for all shapes in graphs.
   int64_t num_elements() const {
     int64_t product = 1;
     for (const int64_t dim : *this) product *= dim;
@@ -187,6 +188,7 @@ struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
 
+  /// Returns the size in bytes, which must fit 63 bits. This holds for all types in graphs.
   Bytes bytes() const { return shape.num_elements() * SizeOf(dtype); }
   /// Returns "f32(32, 784)".
   std::string ToString() const;
@@ -196,7 +198,7 @@ struct TensorType {
 /// Returns the row-major strides of a contiguous tensor.
 Strides ContiguousStrides(const Shape& shape);
 
-/// Returns whether elements with `strides` are contiguous and in row-major order. Strides of
+/// Returns whether a tensor with `shape` and `strides` is contiguous in row-major order. Strides of
 /// dimensions of size 1 are ignored.
 bool IsContiguous(const Shape& shape, const Strides& strides);
 

@@ -2,11 +2,10 @@
 #define STOWAGE_IR_WINDOWS_H_
 
 // Computes the geometry of sliding windows, padding and convolutions along the spatial axes of a
-// tensor (N, C, spatial...), for shape rules and kernels. The geometry follows from the attributes
-// kernel, stride, pad_before, pad_after and dilation.
+// tensor (N, C, spatial...), for shape rules and kernels.
 //
-// Result o reads the elements at o * stride - before + i * dilation, for i in [0, kernel).
-// Positions outside [0, in) are padding.
+// Along an axis of size `in`, result o is computed from the elements at positions
+// o * stride - before + i * dilation, for i in [0, kernel). Positions outside [0, in) are padding.
 //
 //   const WindowAxes axes = WindowAxesOf(attrs, x_shape, y_shape);
 //   for (int64_t o = 0; o < axes[2].out; ++o) {
@@ -27,9 +26,9 @@
 
 namespace stowage {
 
-/// A parameter of a window, such as its stride. It is one number for all spatial dimensions, `2`,
-/// or one number for each, `{2, 1}`. Padding may also be a list of the padding before each
-/// dimension, followed by the padding after each dimension: `{1, 1, 0, 0}`.
+/// A parameter of a window, such as the stride. It is either one number for all spatial dimensions,
+/// such as `2`, or one number for each, such as `{2, 1}`. Padding may also be a list of the padding
+/// before each dimension, followed by the padding after each dimension: `{1, 1, 0, 0}`.
 ///
 ///   Conv(x, w, {.stride = 2, .padding = {1, 0}});
 class EachDimension {
@@ -39,14 +38,16 @@ class EachDimension {
   EachDimension(std::vector<int64_t> values) : values_(std::move(values)) {}
   const std::vector<int64_t>& values() const { return values_; }
 
-  /// Returns one number for each of `dimensions`. A list of another length is returned unchanged,
-  /// and the op then returns an error.
+  /// Returns one number for each of `dimensions` dimensions. A list of another length is returned
+  /// unchanged, and the op then reports an error.
   std::vector<int64_t> For(int dimensions) const {
     if (values_.size() != 1 || dimensions < 1) return values_;
     return std::vector<int64_t>(static_cast<size_t>(dimensions), values_[0]);
   }
 
-  /// Returns the padding before each dimension, followed by the padding after each dimension.
+  /// Returns the padding before each dimension, followed by the padding after each dimension. Both
+  /// are equal if the parameter has at most one number per dimension. A list of any other length is
+  /// returned unchanged.
   std::vector<int64_t> BothSides(int dimensions) const {
     std::vector<int64_t> both = For(dimensions);
     const size_t count = both.size();
@@ -69,8 +70,9 @@ struct PaddedAxis {
   int64_t before = 0;
 };
 
-/// Returns the index in [0, axis.in) of the element that element `i` of the padded axis copies, or
-/// a negative number if it is the constant.
+/// Returns the index of the element of the original axis, in [0, axis.in), that element `i` of the
+/// padded axis copies. Returns a negative number if element `i` is the constant. With kReflect, the
+/// padding on each side must be less than axis.in.
 ///
 ///   SourceOfPadded({.in = 4, .before = 2}, PadMode::kReflect, 0) == 2
 constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
@@ -85,7 +87,8 @@ constexpr int64_t SourceOfPadded(const PaddedAxis& axis, PadMode mode,
 /// The maximum number of spatial axes of a window.
 inline constexpr int kMaxSpatialAxes = 3;
 
-/// The range [first, end) of a window's elements that are not padding.
+/// The range [first, end) of the indices of a window's elements that are not padding. It is empty
+/// if end <= first.
 struct Taps {
   int64_t first = 0;
   int64_t end = 0;
@@ -103,6 +106,7 @@ struct WindowAxis {
   int64_t Place(int64_t o, int64_t i) const {
     return o * stride - before + i * dilation;
   }
+  /// Returns the elements of window `o` that are not padding.
   Taps TapsOf(int64_t o) const {
     const int64_t start = Place(o, 0);
     if (start >= 0 && start + extent() <= in) return {0, kernel};
@@ -112,12 +116,14 @@ struct WindowAxis {
   }
 };
 
-/// The spatial axes, aligned to the end. If a tensor has fewer, the first ones have size 1.
+/// The spatial axes of a tensor. If it has fewer than kMaxSpatialAxes, axes of size 1 are added in
+/// front of them.
 using WindowAxes = std::array<WindowAxis, kMaxSpatialAxes>;
 
-/// Returns the spatial axes of an op that computes each element of y from a window of
-/// x (N, C, spatial...). If the attribute "dilation" is missing, dilations are 1. The op's `infer`
-/// must have accepted the attributes.
+/// Returns the spatial axes of a pooling op, which computes each element of y from a window of
+/// x (N, C, spatial...). Reads the attributes "kernel", "stride", "pad_before", "pad_after" and
+/// "dilation". If "dilation" is missing, dilations are 1. The op's `infer` must have accepted the
+/// attributes.
 WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y);
 
 /// The number of spatial dimensions of ConvGeometry.
@@ -130,31 +136,31 @@ struct ConvDim {
   int64_t before = 0;  // zeros before x
 };
 
-/// The geometry of the three convolution ops. Each has an image x (N, C, in...), filters
-/// w (O, C / groups, kernel...) and an image y (N, O, out...), and computes one of them from the
-/// other two. `conv` computes y, `conv_transpose` computes x, and `conv_weight_grad` computes w.
-/// `conv` is defined by
+/// The geometry of the three convolution ops. Each op has an image x (N, C, in...), filters
+/// w (O, C / groups, kernel...) and an image y (N, O, out...), and computes one of the three from
+/// the other two. `conv` computes y, `conv_transpose` computes x, and `conv_weight_grad` computes
+/// w. With one spatial dimension and one group, `conv` is defined by
 ///
 ///   y[n, o, i] = sum over c, k of x[n, c, i * stride - before + k * dilation] w[o, c, k]
 ///
-/// along each spatial dimension. x is 0 outside of the image, and c is in [0, C / groups), the
-/// channels of o's group. The other two ops are its gradients. ConvGeometry always has three
-/// spatial dimensions. If the images have fewer, the first ones have size 1.
+/// where x is 0 outside of the image. With more groups, the sum is over the C / groups channels of
+/// o's group. The other two ops are the gradients of `conv`. ConvGeometry always has three spatial
+/// dimensions. If the images have fewer, dimensions of size 1 are added in front of them.
 ///
 ///   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
-///   g.out[1] == y.shape()[2];  // of two dimensions
+///   g.dims[1].out == y.shape()[2];  // if y has two spatial dimensions
 struct ConvGeometry {
   /// Computes the geometry. The op's `infer` must have accepted these shapes and attributes.
   ConvGeometry(const Shape& x, const Shape& w, const Shape& y,
                const Attrs& attrs);
 
-  /// Returns the numbers of elements of one channel of x, of w and of y.
+  /// These functions return the number of elements of one channel of x, of w and of y.
   int64_t in_size() const { return Product(&ConvDim::in); }
   int64_t kernel_size() const { return Product(&ConvDim::kernel); }
   int64_t out_size() const { return Product(&ConvDim::out); }
 
   int64_t images, groups;
-  int64_t channels, filters;  // channels of x and of y in one group
+  int64_t channels, filters;  // per group: channels of x, and channels of y
   std::array<ConvDim, kConvDims> dims;
 
  private:
@@ -165,16 +171,16 @@ struct ConvGeometry {
   }
 };
 
-/// The channels around each channel that local_response_norm sums. If their number is even, the
-/// window has one more channel after the center than before it, as in ONNX's LRN.
+/// The window of channels around each channel over which local_response_norm sums. If the window
+/// has an even number of channels, one more is after the center than before it, as in ONNX's LRN.
 ///
 ///   ChannelWindow::Of(4, 96);    // 1 before and 2 after
 ///   ChannelWindow::Of(99, 3);    // 2 and 2, which covers all channels
 struct ChannelWindow {
   int64_t before = 0, after = 0;
 
-  /// Returns the window for sums of `size` channels in a tensor with `channels` channels. Both must
-  /// be at least 1.
+  /// Returns the window for sums over `size` channels in a tensor with `channels` channels. Both
+  /// arguments must be at least 1. The window has at most channels - 1 channels on each side.
   static constexpr ChannelWindow Of(int64_t size, int64_t channels) {
     const int64_t before = (size - 1) / 2;
     return {.before = std::min(before, channels - 1),

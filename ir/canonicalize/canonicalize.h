@@ -10,7 +10,8 @@
 //   Result<Canonicalized> canonical = Canonicalize(forward);
 //   canonical->found;  // {"gelu": 12, "rms_norm": 25}
 //
-// A pattern is mathematically equal to its op, so values and gradients are the same up to rounding.
+// A pattern is mathematically equal to its op, except that a constant in a formula may differ from
+// the op's constant by a relative 1e-6. Values and gradients are therefore the same up to rounding.
 // Each family of patterns has a file: activations.cc, normalization.cc, linear.cc, attention.cc. A
 // formula is also replaced if its intermediate values have other readers. Those values remain in
 // the graph.
@@ -26,15 +27,17 @@ namespace stowage {
 
 struct Canonicalized {
   Graph graph;
-  /// The number of matches of each pattern, by the name of the pattern.
+  /// The number of formulas that were replaced, by the name of the pattern.
   std::map<std::string, int> found = {};
-  /// Descriptions of values at which a pattern almost matched, with the reason why it did not.
+  /// Descriptions of values at which a pattern almost matched in the last pass, each with the
+  /// reason why it did not.
   std::vector<std::string> misses = {};
 };
 
 /// Returns `graph`, a forward graph, with canonical ops. Leaves, outputs and values that are
-/// written in place keep their names. If a pattern matches, nodes that are no longer
-/// needed are removed. At most four linear passes.
+/// written in place keep their names. If at least one formula is replaced, all nodes on which no
+/// output, update, collective or control-flow node depends are removed. Propagates errors of
+/// GraphBuilder::Finish. Makes at most four passes, each linear in the size of the graph.
 Result<Canonicalized> Canonicalize(const Graph& graph);
 
 }  // namespace stowage

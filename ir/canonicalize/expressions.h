@@ -3,7 +3,7 @@
 
 // Represents values of a graph as formulas, for the patterns of ir/canonicalize/canonicalize.h. A
 // formula is a number, a product, a polynomial or a table of constants. Patterns compare formulas
-// instead of nodes, so the order of a user's multiplications does not matter.
+// instead of nodes, so they match whatever the order of multiplications is in the user's code.
 //
 //   const Expressions e(graph);
 //   e.Factors(y);         // 0.5 * x * (1 + erf(...))
@@ -35,8 +35,8 @@ struct Product {
 using Polynomial = std::array<double, 4>;
 
 /// The elements of a value that depends only on constants, stored without repetition. An axis along
-/// which all elements are equal has size 1. For example, a causal mask that is computed from
-/// positions for each example of a batch is stored as one table of queries and keys.
+/// which all elements are equal has size 1. For example, a causal mask for a batch is the same for
+/// all examples, so it is stored as one table of queries and keys.
 ///
 ///   const auto mask = NarrowOf(e, id);  // where(less_equal(keys, queries), 0, -1e9)
 ///   mask->dims;                         // {1, 1, 1024, 1024} of (64, 1, 1024, 1024)
@@ -50,33 +50,36 @@ class Expressions {
   explicit Expressions(const Graph& graph);
 
   const Graph& graph() const { return graph_; }
-  /// Returns the producer of a value if it is a node of `op`, or null otherwise.
+  /// Returns the producer of a value if the producer is an `op` node, or null otherwise.
   const Node* Made(ValueId id, OpKind op) const;
-  /// Returns the number of operands and outputs that read a value.
+  /// Returns the number of operands and outputs of the graph that are this value.
   int uses(ValueId id) const { return uses_[static_cast<size_t>(id)]; }
 
-  /// Returns the operand of the broadcasts that produce a value, or the value itself if it is not
-  /// the result of a broadcast.
+  /// Returns the value before it was broadcast, or the value itself if it is not the result of a
+  /// broadcast.
   ValueId Unrepeated(ValueId id) const;
   /// Returns the number to which all elements of a value are equal. Returns nullopt if the value is
-  /// not known to be constant.
+  /// not a fill or a constant of one element, broadcast or reshaped.
   std::optional<double> Number(ValueId id) const;
-  /// Returns a value as a product of the operands of the multiplications and divisions that
-  /// produce it.
+  /// Returns a value as a product: the factors of the multiplications and divisions that compute
+  /// it, up to a depth of 8. A value that is not such a result is its own only factor.
   Product Factors(ValueId id) const;
   /// The formula value + number.
   struct Shifted {
     ValueId value;
     double number;
   };
-  /// Returns a value as the sum of another value and a number, if it is one.
+  /// Returns the operands of the addition of another value and a number, if that is what computes
+  /// `id`.
   std::optional<Shifted> SumWithNumber(ValueId id) const;
-  /// Returns a value as a polynomial in `x`, if it is one of degree at most 3.
+  /// Returns the value `id` as a polynomial in `x`, if it is one and its degree is at most 3.
   std::optional<Polynomial> PolynomialIn(ValueId id, ValueId x) const;
 
   /// Records that a pattern almost matched at `id`. `why` states the reason why it did not.
   void Miss(std::string_view pattern, ValueId id, std::string_view why) const;
+  /// Returns the descriptions that Miss has recorded.
   const std::vector<std::string>& misses() const { return misses_; }
+  /// Returns the cache of NarrowOf.
   std::map<ValueId, std::optional<Narrow>>& narrows() const { return narrows_; }
 
  private:
@@ -90,34 +93,35 @@ class Expressions {
   mutable std::map<ValueId, std::optional<Narrow>> narrows_;  // cache
 };
 
-/// Returns whether two numbers are equal to about the precision of f32.
+/// Returns whether two numbers differ by at most a relative 1e-6, about the precision of f32.
 bool IsNear(double a, double b);
 
-/// Returns the table of a value's elements. Returns null if the value depends on a leaf or on an op
-/// that does not occur in masks, or if the table has more than 2^24 elements. Linear in the numbers
-/// of nodes and elements. Results are cached in `e`.
+/// Returns the table of the elements of value `id`. Returns null if the value depends on a leaf or
+/// on an op that does not occur in masks, or if the table has more than 2^24 elements. Linear in
+/// the numbers of nodes and elements. Results are cached in `e`.
 const Narrow* NarrowOf(const Expressions& e, ValueId id);
 
-/// Removes the factor 1 / sqrt(v), broadcast or not, from `product` and returns v. Returns nullopt
-/// if no such factor exists, or if `product` has other divisors. The factor may be a divisor
-/// sqrt(v), an rsqrt or a reciprocal of a root.
+/// Removes a factor 1 / sqrt(v) from `product` and returns v. The factor may be a divisor sqrt(v),
+/// an rsqrt, or the reciprocal of a root, and may be broadcast. Returns nullopt if no such factor
+/// exists, or if `product` has other divisors.
 std::optional<ValueId> TakeBelowRoot(const Expressions& e, Product* product);
 
-/// Returns whether a value, before any broadcast, has one element for each of `features` along its
-/// last axis and no other elements.
+/// Returns whether a value, before any broadcast, has exactly `features` elements, all along its
+/// last axis.
 bool IsOfFeatures(const Expressions& e, ValueId id, int64_t features);
 
-/// A factor of an axis that no reshape splits further. For example, an axis of 12 heads of 64
-/// elements has a part of size 12 and a part of size 64.
+/// A factor of an axis's size that no reshape splits further. For example, if a reshape splits an
+/// axis of 768 elements into 12 heads of 64 elements, the axis has a part of size 12 and a part of
+/// size 64.
 struct Part {
   int64_t size = 1;
   bool repeated = false;  // added by a broadcast; not part of the source
 };
 
-/// The order in which a value contains the elements of another value, its source. The value is
-/// computed from the source only by copies, reshapes, permutations, broadcasts and multiplications
-/// by constants. Exporters express one permutation of attention heads by many such nodes, but a
-/// pattern only needs to know which axis of the source each axis of the value is.
+/// Describes how the axes of a value correspond to the axes of another value, its source. The value
+/// is computed from the source only by copies, reshapes, permutations, broadcasts and
+/// multiplications by constants. Exporters express one permutation of attention heads by many such
+/// nodes, but a pattern only needs to know the axis of the source for each axis of the value.
 ///
 ///   const Layout k = LayoutOf(e, transposed);  // permute(reshape(copy(permute(x))))
 ///   k.source;                                  // x
@@ -126,8 +130,9 @@ struct Layout {
   ValueId source = 0;
   double factor = 1;  // value = factor * source
   std::vector<Part> parts = {};
-  /// Indices into `parts`, for each axis of the value (`axes`) and for the whole source
-  /// (`of_source`). The first index of a list varies slowest. Axes of one element have no parts.
+  /// The parts of each axis of the value, as indices into `parts`. The first part of an axis varies
+  /// slowest. Axes of one element have no parts. `of_source` lists the parts of all axes of the
+  /// source, in order.
   std::vector<std::vector<int>> axes = {};
   std::vector<int> of_source = {};
 };
@@ -135,24 +140,28 @@ struct Layout {
 /// Returns the layout of a value. A value that is computed by another op is its own source.
 Layout LayoutOf(const Expressions& e, ValueId id);
 
-/// Returns the number of elements of one axis, without repeated parts.
+/// Returns the number of elements of `axis`, a list of indices of parts, without repeated parts.
 int64_t SizeOf(const Layout& layout, const std::vector<int>& axis);
 /// Returns whether `axes` contain each part of the source exactly once and no repeated part.
 bool IsWhole(const Layout& layout, const std::vector<std::vector<int>>& axes);
-/// Returns the source, permuted and reshaped to these axes. Requires `IsWhole(layout, axes)`.
+/// Returns `source`, the value layout.source in a builder, permuted and reshaped to these axes.
+/// Requires `IsWhole(layout, axes)`.
 Value Arranged(const Layout& layout, const std::vector<std::vector<int>>& axes,
                Value source);
 
 /// A canonical op that replaces the first result of a node.
 struct Match {
-  /// The name in Canonicalized::found. If empty, the match is not counted.
+  /// The name of the pattern in Canonicalized::found. If empty, the match is not counted.
   std::string_view pattern;
   std::vector<ValueId> operands;
+  /// Adds the canonical op to a builder, where the operands are the given values, and returns the
+  /// replacement.
   std::function<Value(GraphBuilder&, std::span<const Value>)> emit;
 };
 
-/// Returns the canonical op that can replace the formula whose last node is `id`, if the formula
-/// matches the pattern.
+// The following functions return the canonical op that can replace the formula whose last node is
+// `id`, or nullopt if the formula does not match the pattern.
+
 std::optional<Match> MatchGelu(const Expressions& e, NodeId id);
 std::optional<Match> MatchSilu(const Expressions& e, NodeId id);
 std::optional<Match> MatchGate(const Expressions& e, NodeId id);
@@ -167,9 +176,9 @@ std::optional<Match> MatchLayerNormShift(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearConv(const Expressions& e, NodeId id);
 std::optional<Match> MatchLinearCrossEntropy(const Expressions& e, NodeId id);
 std::optional<Match> MatchAttention(const Expressions& e, NodeId id);
-/// Matches a permutation of a permutation, and a copy of the result of `attention`. Such
-/// permutations remain around `attention`, which expects positions before heads, if the imported
-/// code has heads before positions.
+/// Matches a permutation of a permutation, and a copy of the result of `attention`. Permutations
+/// remain around a matched `attention` if the imported code has heads before positions, since
+/// `attention` expects positions before heads.
 std::optional<Match> MatchPermutation(const Expressions& e, NodeId id);
 
 }  // namespace stowage::canonical
