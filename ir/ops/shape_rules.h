@@ -1,12 +1,12 @@
 #ifndef STOWAGE_IR_OPS_SHAPE_RULES_H_
 #define STOWAGE_IR_OPS_SHAPE_RULES_H_
 
-// Provides checks of attributes, element types and shapes for the `infer` functions of ops. Error
-// messages state the operand and its actual type.
+// Provides checks of attributes, element types and shapes for the `infer` functions of ops
+// (ir/op_def.h). Error messages state the operand and its actual type.
 //
-// A graph may be parsed from text. An `infer` function therefore first checks that its attributes
-// exist and have the right kinds. It then checks the operands, and finally that the sizes of the
-// results in bytes fit 64 bits.
+// A graph may be parsed from text, so an `infer` function must first check that its attributes
+// exist and have the right kinds. It then checks the operands, and finally, with Typed, that the
+// sizes of the results in bytes fit 64 bits.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"axis", AttrKind::kInt}}));
 //   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
@@ -34,19 +34,20 @@ struct AttrSpec {
   AttrKind kind;
 };
 
-// All checks return kInvalidArgument if the stated condition does not hold.
+// All checks return kInvalidArgument if the condition that they check does not hold.
 
-/// Checks that exactly these attributes exist, each once and of the given kind.
+/// Checks that exactly the attributes `specs` exist, each once and of the given kind.
 Status CheckAttrs(const OpArgs& args, std::initializer_list<AttrSpec> specs);
-/// Checks the same, except that a real attribute "softcap" above 0 may exist as well.
+/// Checks the same as CheckAttrs, except that a finite real attribute "softcap" above 0 may exist
+/// as well.
 Status CheckAttrsAndSoftcap(const OpArgs& args, std::vector<AttrSpec> specs);
 
-/// Checks that `holds` is true. It is a condition on the real attribute `name`, which `expected`
-/// describes in the message.
+/// Checks that `holds` is true, which must state whether the real attribute `name` is valid. The
+/// message states the attribute's value, and describes valid values with `expected`.
 Status CheckReal(const OpArgs& args, std::string_view name, bool holds,
                  std::string_view expected);
-/// Checks that the real attribute `name` is finite and above 0 (CheckPositive), finite and at least
-/// 0 (CheckNotNegative), or in [0, 1) (CheckFraction).
+/// CheckPositive checks that the real attribute `name` is finite and above 0. CheckNotNegative
+/// checks that it is finite and at least 0. CheckFraction checks that it is in [0, 1).
 Status CheckPositive(const OpArgs& args, std::string_view name);
 Status CheckNotNegative(const OpArgs& args, std::string_view name);
 Status CheckFraction(const OpArgs& args, std::string_view name);
@@ -69,8 +70,9 @@ Status CheckRankAtLeast(const OpArgs& args, int i, std::string_view label,
 /// message.
 Status CheckType(const OpArgs& args, int i, std::string_view label,
                  const TensorType& type, std::string_view reason);
-/// Checks that operands `i` and `j` have the same element type (CheckSameDType), or the same
-/// element type and shape (CheckSameType).
+/// CheckSameDType checks that operands `i` and `j` have the same element type. CheckSameType checks
+/// that they have the same element type and shape. `label` and `other` are the names of the
+/// operands.
 Status CheckSameDType(const OpArgs& args, int i, std::string_view label, int j,
                       std::string_view other);
 Status CheckSameType(const OpArgs& args, int i, std::string_view label, int j,
@@ -78,29 +80,32 @@ Status CheckSameType(const OpArgs& args, int i, std::string_view label, int j,
 /// Checks that the integer attribute "axis" is an axis of operand `i`.
 Status CheckAxis(const OpArgs& args, int i, std::string_view label);
 
-/// Checks that operand `i` is a quantized matrix whose rows consist of blocks of the format in the
-/// integer attribute "blocks" (ir/weight_type.h). Returns the shape of the decoded matrix.
-/// CheckAttrs must have succeeded.
+/// Returns the decoded shape of operand `i`, after checking that it is a quantized matrix. The
+/// integer attribute "blocks" must be a WeightType (ir/weight_type.h), and rows must consist of
+/// whole blocks of this format. Requires that the attribute exists (CheckAttrs).
 Result<Shape> CheckBlocks(const OpArgs& args, int i, std::string_view label);
 
-/// Returns the attribute "shape". Its rank must be at most kMaxRank, its dimensions at least 1, and
-/// its number of elements must fit 63 bits. CheckAttrs must have succeeded.
+/// Returns the attribute "shape", after checking that its rank is at most kMaxRank, its dimensions
+/// are at least 1, and its number of elements fits 63 bits. Requires that the attribute exists
+/// (CheckAttrs).
 Result<Shape> ShapeAttr(const OpArgs& args);
 
-/// Returns `types` as the result of `infer`, after checking that each rank is at most kMaxRank and
-/// that each size in bytes fits 64 bits.
+/// Returns `types` as the result of `infer`, after checking that each rank is at most kMaxRank,
+/// that dimensions are at least 1, and that each size in bytes fits 63 bits.
 TypesResult Typed(const OpArgs& args, std::vector<TensorType> types);
 
-/// Returns the type in which sums and statistics of an operand are computed: f64 for f64, and f32
-/// otherwise.
+/// Returns the type in which sums and statistics of an operand of type `dtype` are computed: f64
+/// for f64, and f32 for all other types.
 DType StatisticsType(DType dtype);
 
-/// Checks, for the gradient op of a norm, that no attribute exists except an optional "parts"
+/// Checks that the gradient op of a norm has no attribute except an optional integer "parts"
 /// (ir/element_groups.h).
 Status CheckPartsAttr(const OpArgs& args);
-/// Returns the type of a param's gradient in the gradient op of a norm. The param extends along the
-/// last axis of operand 0, x, whose rank must be at least 1. The gradient is the sum over the rows
-/// of x, or "parts" partial sums, at most one per row. CheckPartsAttr must have succeeded.
+/// Returns the type of the gradient of a norm's param, a result of the gradient op of the norm. The
+/// param has one element for each element of the last axis of operand 0, x, whose rank must be at
+/// least 1. The result is the sum over the rows of x, or, with the attribute "parts", that number
+/// of partial sums. Returns kInvalidArgument if "parts" is not in [1, rows]. Requires that
+/// CheckPartsAttr has succeeded.
 Result<TensorType> ParamSumsType(const OpArgs& args);
 
 /// Returns all dimensions except the last. Requires `shape.rank() >= 1`.
@@ -109,8 +114,8 @@ Shape LeadingDims(const Shape& shape);
 /// Returns the number of elements as a double, for operation counts.
 double Elements(const TensorType& type);
 
-/// Functions for OpDef::flops that count `kCount` operations for each element of result 0, or of
-/// operand 0.
+/// Functions for OpDef::flops. FlopsPerResultElement counts `kCount` operations for each element of
+/// result 0, and FlopsPerOperandElement for each element of operand 0.
 template <int kCount>
 double FlopsPerResultElement(const OpArgs&,
                              std::span<const TensorType> results) {
