@@ -1,7 +1,7 @@
 #ifndef STOWAGE_AUTODIFF_AUTODIFF_H_
 #define STOWAGE_AUTODIFF_AUTODIFF_H_
 
-// Umbrella header of the package: backward graphs, optimizers as ops, and training steps.
+// The umbrella header of autodiff/, which provides backward graphs, optimizers and training steps.
 
 #include "autodiff/backward.h"
 #include "autodiff/micro_batches.h"

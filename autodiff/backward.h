@@ -3,16 +3,18 @@
 
 // Derives the backward graph of a forward graph by reverse-mode differentiation.
 //
-// BuildBackward returns a separate graph. The leaves of that graph are:
-//   - the forward values that it reads, with role saved, under their forward names
-//   - the params and inputs that it reads, under their own names
+// BuildBackward returns a separate graph, the backward graph. Its leaves are:
+//   - the forward results that it reads, with the role saved, under their forward names
+//   - the params, inputs and states that it reads, under their own names
 //   - the seed, which is the gradient of the loss, as an input called "grad:<loss>"
-// Its outputs are the gradients of the requested params, called "grad:<param>".
+// The outputs of the backward graph are the gradients of the requested params, called
+// "grad:<param>".
 //
-// The saved tensors are exactly the leaves of the backward graph. Views are rebuilt from their
-// saved roots, and fills and constants are emitted a second time, so none of them is ever saved. A
-// forward graph may write its states (Assign, LerpUpdate). If the backward graph reads the old
-// content of a state, that content is a saved leaf, and linking the two graphs adds a copy of it.
+// The saved tensors are exactly the leaves with the role saved. Views are rebuilt from their roots,
+// and fills, iotas and constants are emitted a second time, so none of them is saved. A forward
+// graph may write its states (Assign, LerpUpdate). If the backward graph reads the old content of a
+// state, that content is a saved leaf. When the two graphs are linked (LinkBackward,
+// autodiff/train_step.h), a copy of the old content is added.
 //
 // Values in the body of a loop are saved for every iteration: the forward loop returns them,
 // stacked, as an additional result. The backward graph calls this result "<value>@<loop>", where
@@ -33,36 +35,37 @@
 namespace stowage {
 
 struct BackwardOptions {
-  /// Names of the float params and inputs to differentiate with respect to. If empty, all float
-  /// params are used.
+  /// The names of the float params and inputs whose gradients are computed. If empty, the gradients
+  /// of all float params are computed.
   std::vector<std::string> wrt = {};
 };
 
 /// Returns the backward graph of `forward` for the scalar called `loss`. The graph contains only
 /// the nodes that the requested gradients need.
 ///
-/// Returns kNotFound if `forward` lacks the loss or a value in `wrt`. Returns kInvalidArgument if
-/// the loss is not a float scalar, if a name in `wrt` is a duplicate or is not a float param or
-/// input, if a requested value does not reach the loss, or if `forward` overwrites a param. Returns
-/// kUnsupported if a requested gradient flows through an op that is not differentiable. Linear in
-/// the number of nodes of `forward`.
+/// Returns kNotFound if `forward` has no value called `loss` or lacks a value in `wrt`. Returns
+/// kInvalidArgument if the loss is not a float scalar, if a name in `wrt` is a duplicate or is not
+/// a float param or input, if `wrt` is empty and `forward` has no float params, if a requested
+/// value does not reach the loss, or if `forward` overwrites a param. Returns kUnsupported if a
+/// requested gradient flows through an op that is not differentiable. Linear in the number of nodes
+/// of `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
 
 /// Returns the names of the float params that no gradient of `loss` reaches, such as a mask that is
-/// only compared. Returns kInvalidArgument if there are no float params, and propagates the other
-/// errors of BuildBackward. Linear in the number of nodes.
+/// only compared. Returns the errors of BuildBackward, except that unreached params are not an
+/// error. Linear in the number of nodes.
 Result<std::vector<std::string>> FindUnreachedParams(const Graph& forward,
                                                      std::string_view loss);
 
-/// Returns the name of the result that stacks the iterations' values of `value`, a value in the
-/// body of the loop called `loop`.
+/// Returns the name of the loop result that stacks a value of the body over all iterations. `value`
+/// is the name of the body's value, and `loop` is the name of the loop's first result.
 std::string SavedInLoopName(std::string_view value, std::string_view loop);
 
 /// Returns `forward` with additional loop results: the values of loop bodies for which `backward`
-/// has saved leaves, stacked over the iterations. Returns an unchanged copy if none is missing.
-/// Leaves, names and outputs are kept, but value ids may change. Linear in the number of nodes,
-/// plus saved leaves times loops.
+/// has saved leaves, stacked over the iterations. Returns an unchanged copy if no result is
+/// missing. Leaves, names and outputs are kept, but value ids may change. Linear in the number of
+/// nodes, plus the number of saved leaves times the number of loops.
 Result<Graph> SaveInLoops(const Graph& forward, const Graph& backward);
 
 }  // namespace stowage

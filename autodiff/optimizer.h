@@ -2,10 +2,13 @@
 #define STOWAGE_AUTODIFF_OPTIMIZER_H_
 
 // Emits optimizer updates into the graph of a training step. Optimizer states are state values in
-// the arena. The update of a param is a single op, or several ops for settings that the single op
-// does not support (autodiff/optimizer_rules.h). The learning rate and the step number are inputs
-// of the graph, because they change from step to step. Default settings and update rules are
-// PyTorch's.
+// the arena. The update of a param is a single op if an op exists that supports the settings, and
+// otherwise several ops (autodiff/optimizer_rules.h). The learning rate and the step number are
+// inputs of the graph, because they change from step to step.
+//
+// The update rules of the optimizers that torch.optim has are PyTorch's, except for the scale of
+// Muon. Default settings are PyTorch's, except for the momentum of Momentum and Nesterov,
+// Adafactor::by_last_axes and some learning rates (DefaultLearningRate).
 //
 //   Optimizer optimizer = *ParseOptimizer("adamw");
 //   EmitUpdate(optimizer, {.param = "w", .elements = 640}, w, gradient, inputs);
@@ -39,11 +42,11 @@ struct Sgd {
 struct Momentum {
   double momentum = 0.9;
   double decay = 0;
-  /// Stores the velocity of f32 and bf16 params in bf16, rounded as in Moments::kBf16. A bf16 param
-  /// is then split as in AdamW.
+  /// Whether velocities are stored in bf16, with stochastic rounding. Params must then be f32 or
+  /// bf16. A bf16 param is split into a master weight and a state, as described at AdamW.
   bool bf16_velocity = false;
-  /// Multiplies d = g + decay * w by 1 - dampening, except in the first step, as in PyTorch. Must
-  /// be 0 with bf16_velocity.
+  /// In all steps but the first, g + decay * w is multiplied by 1 - dampening before it is added to
+  /// the velocity, as in PyTorch. Must be 0 with bf16_velocity.
   double dampening = 0;
 };
 
@@ -63,9 +66,9 @@ struct Nesterov {
 ///   v = alpha * v + (1 - alpha) * d^2
 ///   w -= lr * d / (sqrt(v) + eps)
 ///
-/// If `centered`, v - mean^2 replaces v in the square root, where the state
+/// If `centered`, the square root is of v - mean^2, where mean is a state that is updated by
 /// mean = alpha * mean + (1 - alpha) * d. If `momentum` is not 0, the last line becomes
-/// velocity = momentum * velocity + d / (sqrt(v) + eps) and w -= lr * velocity.
+/// velocity = momentum * velocity + d / (sqrt(v) + eps), followed by w -= lr * velocity.
 struct RmsProp {
   double alpha = 0.99;
   double eps = 1e-8;
@@ -86,9 +89,9 @@ struct Adagrad {
   double initial = 0;
 };
 
-/// Adam (Kingma & Ba 2015). The decay is added to the gradient, as in Sgd. With `amsgrad` (Reddi et
-/// al. 2018), the square root is of the elementwise maximum of v over all steps, which is a state,
-/// "w.v_max".
+/// Adam (Kingma & Ba 2015). decay * w is added to the gradient, as in Sgd. With `amsgrad` (Reddi et
+/// al. 2018), the elementwise maximum of v over all steps replaces v in the square root. The
+/// maximum is a state, "w.v_max".
 struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -103,8 +106,8 @@ struct Adam {
 ///   kBf16        4 bytes      bf16, with stochastic rounding
 ///   kDynamic8    2.03 bytes   8 bits with a scale for each 256 elements, in the dynamic code of
 ///                             Dettmers et al. 2022, as in bitsandbytes' AdamW8bit
-///   kCompanded8  2.03 bytes   the same with companded values, as in Gonzalez Ortiz et al. 2026,
-///                             "FlashOptim" (math/optimizer.h)
+///   kCompanded8  2.03 bytes   8 bits with a scale for each 256 elements, in the companded code of
+///                             Gonzalez Ortiz et al. 2026, "FlashOptim" (math/optimizer.h)
 ///
 /// As in bitsandbytes, params with fewer than kMinElementsIn8Bit elements have f32 moments instead
 /// of 8-bit ones.
@@ -114,10 +117,11 @@ inline constexpr int64_t kMinElementsIn8Bit = 4096;
 /// AdamW with decoupled weight decay (Loshchilov & Hutter 2019). Bias correction uses the step
 /// input.
 ///
-/// A bf16 param is the upper 16 bits of a master weight, which is an f32 or its upper 24 bits. The
-/// remaining 16 or 8 bits are a state (math/optimizer.h), and the moments are f32 by default. For
-/// f16 params, see UpdatesInF32. For params of other types, the computation and the states use the
-/// param's type. Low-precision moments are only supported for f32 and bf16 params.
+/// A bf16 param is split: it is the upper 16 bits of a master weight, which consists of all 32 bits
+/// or the upper 24 bits of an f32. The remaining 16 or 8 bits are a state, "w.delta"
+/// (math/optimizer.h). The moments are f32 by default. For f16 params, see UpdatesInF32. For params
+/// of other types, the computation and the states use the param's type. Low-precision moments are
+/// only supported for f32 and bf16 params.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -126,11 +130,11 @@ struct AdamW {
   Moments moments = Moments::kFull;
   /// The number of bits of a bf16 param's master weight that are stored as a state, 16 or 8.
   int rest_bits = 16;
-  /// As in Adam. Requires full moments and 16 rest bits.
+  /// Has the same meaning as in Adam. Requires Moments::kFull and 16 rest bits.
   bool amsgrad = false;
 };
 
-/// One of the optimizers above, one of autodiff/optimizer_rules.h or autodiff/update_rule.h, or a
+/// An optimizer of this header, of autodiff/optimizer_rules.h or of autodiff/update_rule.h, or a
 /// user-defined UpdateRule.
 using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
                                Adam, NAdam, RAdam, Adamax, Adadelta, Asgd,
@@ -144,8 +148,9 @@ struct NamedOptimizer {
 /// Returns all named optimizers.
 const std::vector<NamedOptimizer>& NamedOptimizers();
 
-/// Returns the name, in NamedOptimizers, of an optimizer of the same kind with states of the same
-/// types. For an UpdateRule, returns the name of the rule.
+/// Returns the name of `optimizer`. For an UpdateRule, this is the name of the rule. Otherwise, it
+/// is the name in NamedOptimizers of the optimizer of the same kind, with the same `moments`
+/// (AdamW) or `bf16_velocity` (Momentum). Other settings are ignored.
 std::string_view OptimizerName(const Optimizer& optimizer);
 /// Returns the names of all named optimizers: "sgd, momentum, ... or muon".
 std::string OptimizerChoices();
@@ -153,12 +158,13 @@ std::string OptimizerChoices();
 /// the known names in the message, if there is none.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
-/// Returns the default learning rate: 1e-3 for Adam, AdamW, RAdam and Muon, 2e-3 for NAdam and
-/// Adamax, 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for RmsProp, Adagrad, Adafactor, Asgd
-/// and Rprop, 1 for Adadelta, 1e-4 for Lion, and UpdateRule::learning_rate for a rule.
+/// Returns the default learning rate of `optimizer`: 1e-3 for Adam, AdamW, RAdam and Muon, 2e-3 for
+/// NAdam and Adamax, 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for RmsProp, Adagrad,
+/// Adafactor, Asgd and Rprop, 1 for Adadelta, 1e-4 for Lion, and UpdateRule::learning_rate for a
+/// rule.
 double DefaultLearningRate(const Optimizer& optimizer);
 
-/// Returns kInvalidArgument if a setting is not finite or out of range:
+/// Returns kInvalidArgument if a setting is not finite or is out of range:
 ///   - `momentum`, the betas, `rho` and the `alpha` of RmsProp must be in [0, 1).
 ///   - `eps`, `eps2` and `clip` must be above 0.
 ///   - `decay`, `initial`, `lr_decay`, `momentum_decay`, `lambd`, `t0`, `min_step`, `eps1` and the
@@ -170,29 +176,31 @@ double DefaultLearningRate(const Optimizer& optimizer);
 /// An UpdateRule is checked by CheckUpdateRule.
 Status CheckOptimizer(const Optimizer& optimizer);
 
-/// Returns whether `optimizer` updates a param of type `param` in f32. This is the case for f16
-/// params and optimizers that store squares of gradients, which would underflow in f16: Adam,
-/// RmsProp, Adagrad, and AdamW with Moments::kFull. The difference between the f32 weight and the
-/// f16 param is an f32 state, "w.rest", and the other states are f32.
+/// Returns whether the op of `optimizer` updates a param of type `param` as an f32 weight. This is
+/// the case for f16 params if the optimizer stores squares of gradients, which would underflow in
+/// f16: Adam, RmsProp, Adagrad, and AdamW with Moments::kFull. The difference between the f32
+/// weight and the f16 param is an f32 state, "w.rest". The other states are f32, too.
 bool UpdatesInF32(const Optimizer& optimizer, DType param);
 
 /// Returns the names of the states that the optimizer's op has for a param called `name` of type
 /// `type`: "w.velocity", or "w.v", or "w.m" and "w.v", followed by "w.m_scale" and "w.v_scale" for
 /// 8-bit AdamW. "w.delta" comes first if w is split, and "w.rest" comes first if w is updated in
-/// f32. States of update rules (autodiff/update_rule.h) are not included, because they are only
-/// known once the rule has run.
+/// f32. States of update rules (autodiff/update_rule.h) are only known once the rule has run, so
+/// they are not included, even if the optimizer becomes a rule because of a setting such as
+/// `amsgrad`.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,
                                     const TensorType& type);
 
-/// Returns whether updates round stochastically and therefore read a seed.
+/// Returns whether updates of `optimizer` round stochastically and therefore read a seed.
 bool ReadsSeed(const Optimizer& optimizer);
 
-/// Returns whether updating a block of a param (BlockElements, autodiff/train_step.h) separately
-/// gives the same bits as updating the whole param.
+/// Returns whether the blocks of a param (BlockElements, autodiff/train_step.h) can be updated
+/// separately, with the same result as an update of the whole param, bit for bit. Returns false for
+/// Adafactor, Muon, NAdam, Asgd and user-defined rules.
 bool UpdatesByBlocks(const Optimizer& optimizer);
 
-/// The range of a param's elements that an update covers.
+/// The param that an update changes, and the range of its elements.
 struct ParamBlock {
   std::string param = {};  // the name of the param
   int64_t elements = 0;    // the number of elements of the whole param
@@ -201,34 +209,38 @@ struct ParamBlock {
 
 /// The scalars of a step that an update reads.
 struct UpdateInputs {
-  /// The learning rate, an f32 scalar. It may be f64 for an f64 param, which a rule then updates.
+  /// The learning rate, an f32 scalar. For an f64 param, it may be f64. An update rule then updates
+  /// the param.
   Value lr;
   Value step;  // i64 scalar, 1 in the first step
   /// An f32 scalar that multiplies every gradient. Value() means 1.
   Value scale;
-  Value seed = {};  // i64 scalar, or Value() unless ReadsSeed
-  /// A bool scalar, false if the step must not update anything. `scale` is then infinite too.
+  Value seed = {};  // i64 scalar, required if ReadsSeed
+  /// A bool scalar. If it is false, the step must not update anything, and `scale` is infinite.
   /// Value() means true.
   Value good = {};
-  /// The inputs of a ParamGroup. Value() means that the optimizer's constants are used.
+  /// The inputs of a ParamGroup that replace the optimizer's momentum and decay. Value() means that
+  /// the optimizer's constants are used.
   Value momentum = {};
   Value decay = {};
   StepScalars* scalars = nullptr;  // of the step, must not be null
 };
 
 /// Emits the update of `block` with `gradient` into the builder of `block`, and declares the
-/// optimizer's states. The new content of "w" is called "new:w". Stochastic rounding depends on the
-/// seed, the step, the param's name and the index of the element. If the optimizer does not support
-/// the param's type, sets the error of the builder.
+/// optimizer's states. `block` is the whole param or a block of it, which `which` describes. The
+/// new content of "w" is called "new:w". Stochastic rounding depends on the seed, the step, the
+/// param's name and the index of the element. Records an error in the builder if the optimizer does
+/// not support the param's type.
 void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
                 Value block, Value gradient, const UpdateInputs& inputs);
 
-/// Emits `gradient` times the f32 scalar `scale`. The result has the gradient's type. The product
-/// is computed in f32, or in f64 for an f64 gradient.
+/// Emits `gradient` times the f32 scalar `scale`. The multiplication is in f32, or in f64 for an
+/// f64 gradient, and the result has the gradient's type.
 Value EmitScaled(Value gradient, Value scale);
 
-/// Emits the factor that clips gradients of global norm `norm` to `max_norm`, as in PyTorch's
-/// clip_grad_norm_: min(1, max_norm / (norm + 1e-6)), an f32 scalar.
+/// Emits the factor that clips gradients to the global norm `max_norm`, as in PyTorch's
+/// clip_grad_norm_: min(1, max_norm / (norm + 1e-6)). `norm`, the global norm of the gradients, and
+/// the result are f32 scalars.
 Value EmitClipScale(Value norm, double max_norm);
 
 }  // namespace stowage

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_AUTODIFF_OPTIMIZER_RULES_H_
 #define STOWAGE_AUTODIFF_OPTIMIZER_RULES_H_
 
-// Implements the optimizers of torch.optim as update rules (autodiff/update_rule.h), composed of
-// elementwise ops. These are the optimizers without an op of their own, and the variants that the
-// other optimizers' ops do not support, such as a momentum that is an input of the step. Formulas
-// and states are PyTorch's. In the formulas, `t` is the step, and `d` is the gradient plus
-// decay * w. Coefficients such as lr / (1 - beta1^t) are computed once for all params with the same
-// settings (autodiff/step_scalars.h).
+// Implements optimizers of torch.optim as update rules (autodiff/update_rule.h), composed of
+// elementwise ops. Some optimizers have no op: NAdam, RAdam, Adamax, Adadelta, Asgd and Rprop. The
+// others have an op, and a rule for settings that the op does not support, such as a momentum that
+// is an input of the step. Formulas and states are PyTorch's. In the formulas, `t` is the step, and
+// `d` is the gradient plus decay * w. Coefficients such as lr / (1 - beta1^t) are computed once for
+// all params with the same settings (autodiff/step_scalars.h).
 //
 //   TrainOptions options{.optimizer = NAdam{.decay = 0.01, .is_decoupled = true}};
 
@@ -44,8 +44,9 @@ struct NAdam {
 ///   r_inf = 2 / (1 - beta2) - 1
 ///   r = r_inf - 2 t beta2^t / (1 - beta2^t)
 ///
-/// If r > 5, the update is Adam's times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)).
-/// Otherwise, it is w -= lr m_hat. eps is added to sqrt(v) before the bias correction of v.
+/// If r > 5, the update is Adam's times sqrt((r - 4) (r - 2) r_inf / ((r_inf - 4) (r_inf - 2) r)),
+/// where eps is added to sqrt(v) before the bias correction of v. Otherwise, the update is
+/// w -= lr m_hat. `is_decoupled` has the same meaning as in NAdam.
 struct RAdam {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -88,7 +89,8 @@ struct Adadelta {
 ///   ax += (w - ax) / max(1, t - 1 - t0)
 ///   eta = lr / (1 + lambd lr t)^alpha
 ///
-/// The first step uses eta = lr. The states are the average, "w.ax", and the scalar "w.eta".
+/// In the first step, eta is lr. The states are the average, "w.ax", and the scalar "w.eta", which
+/// is computed for the next step.
 struct Asgd {
   double lambd = 1e-4;
   double alpha = 0.75;
@@ -103,7 +105,8 @@ struct Asgd {
 ///   w -= sign(d) size
 ///   prev = d
 ///
-/// The initial size is the learning rate. The states are "w.prev" and "w.step_size".
+/// The initial size is the learning rate, which has no other effect. The states are "w.prev" and
+/// "w.step_size".
 struct Rprop {
   double eta_minus = 0.5;
   double eta_plus = 1.2;
@@ -112,8 +115,9 @@ struct Rprop {
   double decay = 0;
 };
 
-/// Returns the optimizer as an update rule. The settings must pass CheckOptimizer, and moments and
-/// velocities must not have a low-precision format.
+/// These functions return an optimizer as an update rule. The settings must pass CheckOptimizer.
+/// Moments and velocities must not have a low-precision format, because a rule stores them in the
+/// type of the param, or in f32 for a split bf16 param. Params must be f32, f64 or bf16.
 UpdateRule RuleOf(const NAdam& nadam);
 UpdateRule RuleOf(const RAdam& radam);
 UpdateRule RuleOf(const Adamax& adamax);

@@ -2,8 +2,9 @@
 #define STOWAGE_AUTODIFF_STEP_SCALARS_H_
 
 // Provides scalar arithmetic for optimizer updates: learning rates, bias corrections and other
-// coefficients. Constant expressions are folded in double precision. Equal expressions of the
-// step's inputs become a single node, shared by all params.
+// coefficients. Expressions of constants are computed in double precision when the step is built.
+// Equal expressions of the step's inputs become a single node, which the updates of all params
+// share.
 //
 //   StepScalars scalars(&g, DType::kF32);
 //   const StepScalar step = scalars.Of(inputs.step), lr = scalars.Of(inputs.lr);
@@ -29,7 +30,9 @@ class StepScalar {
  public:
   StepScalar(double number) : number_(number) {}  // NOLINT: as in 2 * x
 
+  /// Returns whether this is a constant.
   bool is_number() const { return scalars_ == nullptr; }
+  /// Returns whether this is the constant `number`.
   bool Is(double number) const { return is_number() && number_ == number; }
 
   friend StepScalar operator+(StepScalar a, StepScalar b);
@@ -41,8 +44,8 @@ class StepScalar {
   friend StepScalar Log(StepScalar x);
   /// Returns base^exponent. `base` must not be negative.
   friend StepScalar Power(StepScalar base, StepScalar exponent);
-  /// Returns 1 - base^exponent without cancellation. `base` must be in [0, 1), and `exponent` must
-  /// be above 0.
+  /// Returns 1 - base^exponent, computed without cancellation. `base` must be in [0, 1), and
+  /// `exponent` must be above 0.
   friend StepScalar OneMinusPower(StepScalar base, StepScalar exponent);
 
  private:
@@ -61,18 +64,19 @@ class StepScalar {
 /// The scalars of one step.
 class StepScalars {
  public:
-  /// Scalars are computed in `dtype`: f32, or f64 if a param is f64. The builder must outlive this.
+  /// Prepares to compute scalars in `dtype`: f32, or f64 if a param of the step is f64. The builder
+  /// must outlive this object.
   StepScalars(GraphBuilder* g, DType dtype) : g_(*g), dtype_(dtype) {}
   StepScalars(const StepScalars&) = delete;
   StepScalars& operator=(const StepScalars&) = delete;
 
   DType dtype() const { return dtype_; }
-  /// Returns the scalar `value`, of any numeric type, converted to dtype().
+  /// Returns the scalar value `value`, which may have any numeric type, converted to dtype().
   StepScalar Of(Value value);
   /// Returns `x` as a value of type `dtype`.
   Value As(StepScalar x, DType dtype);
 
-  /// Return a bool scalar for a < b and a == b, respectively.
+  /// IsLess returns a < b, and IsEqual returns a == b, as bool scalars.
   Value IsLess(StepScalar a, StepScalar b);
   Value IsEqual(StepScalar a, StepScalar b);
   /// Returns `a` if the bool scalar `condition` is true, and `b` otherwise.

@@ -5,11 +5,11 @@
 // of a loop (reverse-mode differentiation).
 //
 // The derivative of an op is a rule that emits a vector-Jacobian product (VJP): given the gradients
-// of a node's results (the cotangents), it emits nodes that compute the gradients of the inputs.
-// Every op of ir/ops.def has one Vjp, defined in vjps/<family>.cc as <op>Vjp. A missing one is a
-// link error. The values that a rule reads with input() or output() become saved tensors.
-// Therefore, a rule should read only the type of a value if that is sufficient, and should prefer
-// the output to the input if both would do.
+// of a node's results (the cotangents), the rule emits nodes that compute the gradients of the
+// inputs. Every op of ir/ops.def has one Vjp, defined in vjps/<family>.cc as <op>Vjp. A missing Vjp
+// is a link error. The values that a rule reads with input() or output() become saved tensors. A
+// rule should therefore read only the type of a value if that is sufficient, and should read the
+// output instead of the input if either can be used.
 //
 //   constinit const Vjp ExpVjp = Differentiable([](VjpContext& v) {
 //     v.Contribute(0, Mul(v.cotangent(), v.output()));
@@ -41,20 +41,21 @@ namespace stowage {
 /// are marked as wanted. Contributions to other values are ignored, so rules need not check.
 class Cotangents {
  public:
-  /// Initially, no value is wanted. `forward` must outlive this.
+  /// Marks no value as wanted. `forward` must outlive this object.
   explicit Cotangents(const Graph& forward)
       : forward_(forward),
         wanted_(static_cast<size_t>(forward.num_values()), false),
         sums_(static_cast<size_t>(forward.num_values())) {}
 
+  /// Marks value `id` as wanted.
   void Want(ValueId id) { wanted_[static_cast<size_t>(id)] = true; }
   bool wanted(ValueId id) const { return wanted_[static_cast<size_t>(id)]; }
 
-  /// Adds `gradient`, which must have the value's type, to the gradient of value `id`. Emits an
-  /// `add` from the second contribution on.
+  /// Adds `gradient`, which must have the value's type, to the gradient of value `id`. Each
+  /// contribution after the first one emits an `add`.
   void Add(ValueId id, Value gradient);
 
-  /// Returns the sum so far, or nothing before the first contribution.
+  /// Returns the sum so far, or nullopt before the first contribution.
   std::optional<Value> Find(ValueId id) const {
     return sums_[static_cast<size_t>(id)];
   }
@@ -69,30 +70,34 @@ class Cotangents {
   std::vector<std::optional<Value>> sums_;
 };
 
-/// Provides forward values to a backward graph. A leaf of the forward graph keeps its role and name
-/// unless the forward graph overwrites it. Views are rebuilt from their roots, and fills and
-/// constants are emitted a second time, so none of them is saved. A value that is read only by a
-/// concatenation is a slice of the concatenation's result, if the backward graph has already read
-/// that result and it has at most 1/16 of the bytes of all forward values. Every other value is a
-/// leaf of role saved.
+/// Provides forward values to a backward graph, in one of these forms:
+/// - A leaf of the forward graph is a leaf with the same role and name, or with the role saved if
+///   the forward graph overwrites it.
+/// - Views are rebuilt from their roots, and fills, iotas and constants are emitted a second time,
+///   so none of them is saved.
+/// - A value that only a concatenation reads is a slice of the concatenation's result, if the
+///   backward graph has already read that result, and if the result has at most 1/16 of the bytes
+///   of all forward results.
+/// - Every other value is a leaf with the role saved.
 class ForwardValues {
  public:
   /// Declares a leaf in `backward` for every value of `forward`, except values that are rebuilt or
-  /// emitted a second time: first the leaves, and then the results in order. This reserves their
-  /// names. The caller must remove unread leaves. Both arguments must outlive this.
+  /// emitted a second time. Leaves of `forward` come first, followed by its results in order. This
+  /// reserves their names. The caller must remove unread leaves. Both arguments must outlive this
+  /// object.
   ForwardValues(const Graph& forward, GraphBuilder* backward);
 
-  /// Returns the value `id` of the forward graph in the backward graph.
+  /// Returns the value of the backward graph that equals value `id` of the forward graph.
   Value Read(ValueId id);
 
-  /// Does the same, up to rounding, for a rule that multiplies by the value. The result of a layer
-  /// norm without scale and shift, or of a group norm, which is a view of one, is not saved if only
-  /// multiplications, additions and subtractions read it. Instead, it is recomputed from the values
-  /// that its own rule saves, as (x - mean) / deviation.
+  /// Returns the same value as Read, except for rounding, for a rule that multiplies by it. This
+  /// avoids saving the result of a layer norm without scale and shift, or of a group norm, which is
+  /// a view of such a result, if only multiplications, additions and subtractions read it. The
+  /// result is recomputed as (x - mean) / deviation, from values that the norm's own rule saves.
   Value ReadFactor(ValueId id);
 
-  /// Starts the reads of the next forward node. A fill of more than one element is emitted
-  /// separately for each node that reads it, so that it is not live in between.
+  /// Starts the reads of the next forward node. A fill or iota of more than one element is emitted
+  /// separately for each node that reads it, so that it is not live between these nodes.
   void BeginNode();
 
  private:
@@ -114,7 +119,7 @@ class ForwardValues {
 /// the builder of the backward graph.
 class VjpContext {
  public:
-  /// All arguments must outlive this.
+  /// All arguments must outlive this object.
   VjpContext(const Graph& forward, const Node& node, ForwardValues* values,
              Cotangents* cotangents, GraphBuilder* builder)
       : forward_(forward),
@@ -130,7 +135,7 @@ class VjpContext {
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_results() const { return static_cast<int>(node_.results.size()); }
 
-  // Reading a type does not save the value.
+  // The following functions return types. Reading a type does not save the value.
   const TensorType& input_type(int i) const {
     return forward_.value(input_id(i)).type;
   }
@@ -140,10 +145,10 @@ class VjpContext {
   const Shape& input_shape(int i) const { return input_type(i).shape; }
   const Shape& output_shape(int r = 0) const { return output_type(r).shape; }
 
-  // Reading a value saves it until the backward pass.
+  // The following functions return values. Reading a value saves it until the backward pass.
   Value input(int i) { return values_.Read(input_id(i)); }
   Value output(int r = 0) { return values_.Read(output_id(r)); }
-  /// Returns input `i` of a multiplication (ForwardValues::ReadFactor).
+  /// Returns input `i` for a rule that multiplies by it (ForwardValues::ReadFactor).
   Value factor(int i) { return values_.ReadFactor(input_id(i)); }
 
   /// Returns whether the loss depends on result `r`. At least one result has a cotangent.
@@ -161,8 +166,8 @@ class VjpContext {
   void Contribute(int i, Value gradient) {
     cotangents_.Add(input_id(i), gradient);
   }
-  /// Removes and returns the gradient of input `i` so far, or returns nothing if there is none. For
-  /// rules that accumulate in place and contribute the sum.
+  /// Removes and returns the gradient of input `i` so far, or returns nullopt if there is none.
+  /// Rules that accumulate in place call this function and then contribute the sum.
   std::optional<Value> TakeAccumulated(int i) {
     return cotangents_.Take(input_id(i));
   }
@@ -183,12 +188,12 @@ class VjpContext {
   GraphBuilder& builder_;
 };
 
-/// The derivative of an op. It is a rule, or the reason why the op is not differentiable, or
-/// neither, if the derivative is zero wherever it exists.
+/// The derivative of an op: a rule, or the reason why the op is not differentiable. If both are
+/// null, the derivative is zero wherever it exists.
 struct Vjp {
   using Rule = void (*)(VjpContext&);
   Rule rule = nullptr;
-  const char* refusal = nullptr;
+  const char* refusal = nullptr;  // the reason, for error messages
 
   bool is_zero() const { return rule == nullptr && refusal == nullptr; }
 };
@@ -198,33 +203,35 @@ constexpr Vjp Differentiable(Vjp::Rule rule) { return {.rule = rule}; }
 /// Defines the derivative of an op as zero, for comparisons, signs, indices and ops without inputs.
 #define STOWAGE_ZERO_DERIVATIVE(kind) \
   constinit const Vjp kind##Vjp {}
-/// Defines an op as not differentiable. A gradient that flows through it is an error with this
-/// reason.
+/// Defines an op as not differentiable. A gradient that flows through the op is an error, whose
+/// message states `reason`.
 #define STOWAGE_NON_DIFFERENTIABLE(kind, reason) \
   constinit const Vjp kind##Vjp { .rule = nullptr, .refusal = reason }
 
-/// Returns the derivative of an op. A user-defined op is not differentiable until DefineVjp is
-/// called for it.
+/// Returns the derivative of an op. A custom op is not differentiable until DefineVjp is called for
+/// it.
 const Vjp& GetVjp(OpKind op);
 
-/// Defines the derivative of `op`, a user-defined op that DefineOp (ir/op_def.h) has returned.
-/// `vjp` is Differentiable(rule), Vjp{} if no gradient flows through the op, or a refusal with its
-/// reason. The rule may emit any op. Returns kInvalidArgument if `op` is not from DefineOp.
+/// Defines the derivative of `op`, a custom op that DefineOp (ir/op_def.h) has returned. `vjp` is
+/// Differentiable(rule), Vjp{} if the derivative is zero, or Vjp{.refusal = reason} if the op is
+/// not differentiable. The rule may emit any op, but each gradient that it contributes must have
+/// the type of the input. Returns kInvalidArgument if DefineOp has not returned `op`.
 Status DefineVjp(OpKind op, const Vjp& vjp);
 
 /// Returns "grad:" + name.
 std::string GradientName(std::string_view name);
 
-/// Marks every float value as wanted that depends on a wanted value through ops whose derivative is
+/// Marks as wanted every float value that depends on a wanted value through ops whose derivative is
 /// not zero.
 void WantAllThatDepends(const Graph& forward, Cotangents* cotangents);
 
-/// Names `gradient` as the gradient of `of`, unless it is a leaf or already is a named gradient,
-/// because one value can be the gradient of several values.
+/// Gives `gradient` the role gradient and the name GradientName(of.name). Does nothing if it is a
+/// leaf or already has the role gradient, because one value can be the gradient of several values.
 void NameGradient(const ValueInfo& of, Value gradient, GraphBuilder* g);
 
-/// Emits the gradients of all nodes between the values with a cotangent and the wanted values, in
-/// reverse order. Linear in the number of nodes.
+/// Applies the rules of all nodes whose results have a cotangent, in reverse order, so that all
+/// wanted values on which these results depend have cotangents, too. Errors are recorded in `g`.
+/// Linear in the number of nodes.
 void Sweep(const Graph& forward, ForwardValues* values, Cotangents* cotangents,
            GraphBuilder* g);
 
