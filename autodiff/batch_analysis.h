@@ -1,24 +1,24 @@
 #ifndef STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 #define STOWAGE_AUTODIFF_BATCH_ANALYSIS_H_
 
-// Proves from a model's graph whether its batch can be split into micro-batches without changing
-// the results.
+// Determines from a model's graph whether its batch can be split into micro-batches without
+// changing the results.
 //
-// The model is built twice, for the whole batch and for a micro-batch, and the two graphs are
-// compared node by node. Each op has a rule (batch_rules.cc). Given a node in both graphs and the
-// kinds of its operands, the rule derives how the result for the whole batch can be computed from
-// the results of the micro-batches:
+// The caller builds the model twice, for the whole batch and for a micro-batch, and the two graphs
+// are compared node by node. Each op has a rule (batch_rules.cc). Given a node in both graphs and
+// the kinds of its operands, the rule derives how the result for the whole batch can be computed
+// from the results of the micro-batches:
 //
 //   matmul(x per example, w same)    per example
 //   reduce_sum(x per example)        sum, if it reduces the examples' axis
 //   div(sum, same)                   sum
 //   softmax(x per example)           mixed, if it runs along the examples' axis
 //
-// A loss that is a sum or a mean over the examples can be split. A quotient of sums can be split
-// too, if its denominator depends only on inputs. Examples are a masked mean,
-// sum(loss * mask) / sum(mask), and a cross-entropy with ignored labels or class weights. These
-// denominators are *totals*: they are summed over all micro-batches before the first one runs, and
-// every micro-batch uses the same total (autodiff/split_model.h).
+// A batch can be split if its loss is a sum or a mean over the examples. It can also be split if
+// its loss is a quotient of sums whose denominator depends only on inputs. Examples are a masked
+// mean, sum(loss * mask) / sum(mask), and a cross-entropy with ignored labels or class weights.
+// These denominators are *totals*: they are summed over all micro-batches before the first one
+// runs, and every micro-batch uses the same total (autodiff/split_model.h).
 //
 //   const BatchAnalysis analysis = AnalyzeBatch(whole, part);
 //   analysis.values[Index(*part.Find("loss"))].kind == BatchKind::kSum;
@@ -51,26 +51,28 @@ enum class BatchKind : uint8_t {
 
 struct BatchValue {
   BatchKind kind = BatchKind::kSame;
-  /// kPerExample: the axis of the examples.
+  /// For kPerExample: the axis of the examples.
   int axis = 0;
-  /// kPerExample: how many times the axis contains the batch, for example 2 for two concatenated
-  /// batches. A micro-batch is a contiguous slice of the axis only if this is 1.
+  /// For kPerExample: how many times the axis contains the batch, for example 2 if two batches are
+  /// concatenated. Only if this is 1 are the examples of a micro-batch a contiguous slice of the
+  /// axis.
   int64_t runs = 1;
-  /// kPerExample: whether all slices along the axis are equal.
+  /// For kPerExample: whether all slices along the axis are equal.
   bool is_uniform = false;
   /// Whether the value depends only on inputs and constants, so that it can be computed before the
   /// first micro-batch.
   bool of_inputs = true;
-  /// kSame: whether the value is a constant that differs between the two graphs, such as
+  /// For kSame: whether the value is a constant that differs between the two graphs, such as
   /// 1 / examples. Micro-batches then use the constant of the whole batch.
   bool is_whole_constant = false;
-  /// kSame: whether the value is the initial zero of a sum that a loop accumulates. It also counts
-  /// as a kSum and a kMean.
+  /// For kSame: whether the value is the initial zero of a sum that a loop accumulates. A zero may
+  /// also be used as a kSum or a kMean.
   bool is_zero = false;
-  /// kMixed: the reason, for example "softmax runs along the examples".
+  /// For kMixed: the reason, for example "softmax runs along the examples".
   std::string why = {};
   bool is_named = false;  // whether `why` names the first mixed value
 
+  /// Returns whether the examples of a micro-batch are a contiguous slice of the axis.
   bool is_whole_axis() const { return runs == 1 || is_uniform; }
 };
 
@@ -83,7 +85,7 @@ struct BatchNode {
   std::span<const TensorType> result_types, whole_result_types;
 };
 
-/// The result of a rule: the kinds of a node's results, and the operands that must be scaled for
+/// What a rule returns: the kinds of a node's results, and the operands that must be scaled for
 /// these kinds to be correct.
 struct BatchRuling {
   std::vector<BatchValue> results;
@@ -91,7 +93,7 @@ struct BatchRuling {
   std::vector<int> by_share = {};
 };
 
-/// Applies the rule of the node's op. The node must not have bodies, as loops and branches do.
+/// Applies the rule of the node's op. The node must not be a loop or a cond, which have bodies.
 BatchRuling ApplyBatchRule(const BatchNode& node);
 
 /// Returns a kMixed value with the reason `why`.
@@ -102,7 +104,7 @@ BatchValue MixedBecause(std::string why);
 int ExamplesAxis(const TensorType& part, const TensorType& whole);
 
 /// Finds the axis along which each input is split into micro-batches, and the slice of each
-/// micro-batch, by comparing shapes. `part` is the whole batch `whole` or one rank's shard of it.
+/// micro-batch, by comparing shapes.
 ///
 ///   BatchAxes axes(whole, whole);
 ///   for each micro-batch: STOWAGE_RETURN_IF_ERROR(axes.Add(micro_batch));
@@ -110,23 +112,27 @@ int ExamplesAxis(const TensorType& part, const TensorType& whole);
 ///   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
 class BatchAxes {
  public:
-  /// Both arguments must outlive this.
+  /// `whole` is the model for the whole batch. `part` is the model that the micro-batches make up:
+  /// `whole` itself, or the model for one rank's shard of the batch. Both arguments must outlive
+  /// this object.
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 
-  /// Adds the next micro-batch. Returns kInvalidArgument if its leaves are not those of the whole
-  /// batch with some inputs split along one axis each, in the same proportion.
+  /// Adds the next micro-batch. Returns kInvalidArgument if its leaves differ from the leaves of
+  /// the whole batch in any other way than that some inputs are slices along one axis, all for the
+  /// same share of the examples. Also returns kInvalidArgument if no input is a slice.
   Status Add(const Graph& micro_batch);
-  /// Returns kInvalidArgument if the micro-batches do not make up `part`.
+  /// Returns kInvalidArgument if the micro-batches that were added do not make up `part`.
   Status CheckComplete() const;
 
   /// Returns the share of the whole batch's examples that the last added micro-batch contains.
   double weight() const { return weight_; }
-  /// Returns the value of leaf `id` of the last added micro-batch: its slice of `whole`, or `whole`
-  /// itself if the leaf is not split.
+  /// Returns the value of leaf `id` of `micro_batch`, the last added micro-batch. `whole` is the
+  /// value of the leaf for `part`. The result is a slice of `whole`, or `whole` itself if the leaf
+  /// is not split.
   Value Part(const Graph& micro_batch, ValueId id, Value whole) const;
-  /// Returns the slice of `whole` for the last added micro-batch. `whole` must contain every
-  /// example of the batch along `axis`.
+  /// Returns the slice of `whole` along `axis` for the last added micro-batch. `axis` must contain
+  /// all examples of the whole batch. Requires that a micro-batch was added.
   Value Part(Value whole, int axis) const;
   /// Returns whether every split input is split along its first axis.
   bool are_first() const {
@@ -155,8 +161,8 @@ class BatchAxes {
   double weight_ = 1;
 };
 
-/// A value of a micro-batch's graph that depends only on inputs and must be computed for the whole
-/// batch, as the sum, mean or maximum of the micro-batches' values.
+/// A value of a micro-batch's graph that depends only on inputs, and that must be computed for the
+/// whole batch. It is the sum, mean or maximum of the micro-batches' values.
 struct BatchTotal {
   ValueId value = 0;
   BatchKind kind = BatchKind::kSum;
@@ -181,8 +187,8 @@ struct BatchAnalysisOptions {
   bool has_totals = true;
   /// Whether the caller can multiply operands by the share of the examples (ByShare).
   bool has_shares = true;
-  /// Whether micro-batches may change results. If true, the analysis treats a kMixed value as
-  /// kPerExample if it has an axis of examples, and otherwise as kMean if it is a float.
+  /// Whether micro-batches may change results. If true, a kMixed value is treated as kPerExample if
+  /// it has an axis of examples. Otherwise, it is treated as kMean if its type is a float.
   bool allows_change = false;
 };
 
@@ -191,7 +197,7 @@ struct BatchAnalysis {
   /// The corresponding value in the whole batch's graph, by ValueId of the micro-batch's graph, or
   /// -1 after the first node in which the graphs differ.
   std::vector<ValueId> whole = {};
-  /// Totals in execution order. A total may depend on earlier ones.
+  /// Totals in execution order. A total may depend on earlier totals.
   std::vector<BatchTotal> totals = {};
   std::vector<BatchConstant> constants = {};
   std::vector<ByShare> by_share = {};
@@ -200,11 +206,11 @@ struct BatchAnalysis {
   std::vector<ValueId> written = {};
 };
 
-/// Returns how each value of `whole` can be computed from the values of graphs like `part`, the
-/// same model for fewer examples. Copies are ignored, as are broadcasts that only `whole` contains.
-/// After any other difference between the graphs, all values are kMixed. Linear in the number of
-/// nodes, except that the body of a loop is analyzed repeatedly until the kinds of its carried
-/// values no longer change.
+/// Returns how each value of `whole` can be computed from the values of graphs like `part`, which
+/// is the same model for fewer examples. Copies are ignored in the comparison of the two graphs,
+/// and so are broadcasts that only `whole` contains. From the first node that differs otherwise,
+/// all results are kMixed. Linear in the number of nodes, except that the body of a loop is
+/// analyzed repeatedly until the kinds of its carried values no longer change.
 BatchAnalysis AnalyzeBatch(const Graph& whole, const Graph& part,
                            const BatchAnalysisOptions& options = {});
 
@@ -215,8 +221,8 @@ struct BatchObstacle {
 };
 
 /// Returns the outputs of `part`, including `loss`, that cannot be computed from the outputs of
-/// micro-batches, and all values that the model writes. `analysis` must be the analysis of `part`.
-/// The result is empty if the batch can be split.
+/// micro-batches, followed by all params, states and caches that the model writes. `analysis` must
+/// be the result of AnalyzeBatch for `part`. The result is empty if the batch can be split.
 std::vector<BatchObstacle> ObstaclesToSplit(const Graph& part,
                                             const BatchAnalysis& analysis,
                                             std::string_view loss);

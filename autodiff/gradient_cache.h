@@ -9,12 +9,13 @@
 //   encoder   computes the embeddings of a micro-batch, each from a single example
 //   head      computes the loss from the embeddings of the whole batch
 //
-// A step runs the micro-batches twice. In the first pass, the encoder runs forward and its
-// embeddings are kept. Then the head runs once, forward and backward, and computes the gradient of
-// every embedding. The second pass is an ordinary step with gradient accumulation whose loss is
-// sum(embedding * gradient), where the gradient is a constant. By the chain rule, its gradients
-// add up to the gradients of the whole batch. Only one micro-batch's activations are live at a
-// time, and the overhead is one forward pass of the encoder.
+// A step runs the micro-batches twice. In the first pass, the encoder runs forward for each
+// micro-batch, and only its embeddings are kept. Then the head runs once, forward and backward, and
+// computes the gradient of every embedding. The second pass is an ordinary step with gradient
+// accumulation whose loss is sum(embedding * gradient), where the gradient is a constant. By the
+// chain rule, the gradients of the second pass add up to the gradients of the whole batch. Only one
+// micro-batch's activations of the encoder are live at a time, and the overhead is one forward pass
+// of the encoder.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       GradientCache cache,
@@ -43,16 +44,17 @@ namespace stowage {
 
 /// A value that the head reads from the encoder, or a param whose gradient the head computes.
 struct CachedGradient {
-  /// The name of the encoder's output, "encoded:<name>", or of the param. If the value contains
-  /// concatenated batches, batch i is a separate output, "encoded:<name>#<i>", counting from 1.
+  /// The name of the encoder's output, "encoded:<name>", or of the param. If the value is a
+  /// concatenation of several batches, each of them is a separate output, "encoded:<name>#<i>",
+  /// where i counts from 1.
   std::string value = {};
-  /// The name of the head's output for the gradient. Empty if no gradient reaches the value.
+  /// The name of the head's output that is the gradient. Empty if no gradient reaches the value.
   std::string gradient = {};
-  /// The name of the micro-batch's input for the gradient. Empty if there is no gradient.
+  /// The name of the micro-batch's input that receives the gradient. Empty if there is no gradient.
   std::string leaf = {};
   /// kPerExample, kSum or kMean for an output of the encoder, and kSame for a param.
   BatchKind kind = BatchKind::kSame;
-  int axis = 0;  // kPerExample: the axis of the examples
+  int axis = 0;  // for kPerExample: the axis of the examples
 };
 
 struct GradientCache {
@@ -66,12 +68,13 @@ struct GradientCache {
   std::vector<std::string> outputs = {};  // outputs that compare examples
 };
 
-/// Cuts a model into an encoder and a head. `analysis` compares `part` with `whole`, and
-/// `obstacles` must be the obstacles of `analysis`. `rewritten` is the result of RewriteMicroBatch
-/// for `part`, and `share` is the share of the batch that `part` contains.
+/// Cuts a model into an encoder and a head. `part` is a micro-batch of `whole`, and `share` is its
+/// share of the batch's examples. `analysis` must be the result of AnalyzeBatch for the two graphs,
+/// `obstacles` the result of ObstaclesToSplit, and `rewritten` the result of RewriteMicroBatch for
+/// `part`. `options` selects the params to train and states whether the loss is scaled.
 ///
 /// Returns kUnsupported if `loss` is not an obstacle, if the model writes a param, state or cache,
-/// if the head reads no value that depends on single examples, or if the encoder computes less than
+/// if the head reads no value that micro-batches can compute, or if the encoder computes less than
 /// an eighth of the model's bytes. Propagates errors of BuildBackward. Linear in the number of
 /// nodes.
 Result<GradientCache> CacheGradients(
@@ -79,16 +82,15 @@ Result<GradientCache> CacheGradients(
     const BatchAnalysis& analysis, const std::vector<BatchObstacle>& obstacles,
     double share, std::string_view loss, const TrainOptions& options);
 
-/// The encoder of a micro-batch, the micro-batch's slices of the inputs, and the number of dropout
-/// ids that the micro-batch uses (DropoutIds).
+/// The encoder of a micro-batch, and what EmitHead needs to know about the micro-batch.
 struct EncoderPart {
   const Graph& encoder;
-  BatchAxes axes;
-  int64_t dropouts = 0;
+  BatchAxes axes;        // to which the micro-batch was added last
+  int64_t dropouts = 0;  // the number of ids that it uses (DropoutIds)
 };
 
-/// The results of the head, in the order of GradientCache. The value is empty for an encoder output
-/// or param without a gradient.
+/// The results of the head, in the order of GradientCache::gradients and GradientCache::outputs. A
+/// value without a gradient has an inert Value in `gradients`.
 struct HeadValues {
   std::vector<Value> gradients;
   std::vector<Value> outputs;
@@ -99,11 +101,11 @@ struct HeadValues {
 inline constexpr std::string_view kHeadScale = "total:loss_scale";
 
 /// Emits the encoders of all micro-batches and then the head of `cache`. The encoders become a loop
-/// if at least three micro-batches run the same encoder without dropout, split along the first
-/// axis. `leaf` returns the value of a leaf of the whole batch. `known` returns the value of a
-/// total, or nothing for other names. The gradient of the loss starts as `seed`. Nodes have the
-/// origin kTotals (autodiff/split_model.h). A micro-batch draws the same dropout masks in both
-/// passes.
+/// if at least three micro-batches run the same encoder without dropout and all inputs are split
+/// along their first axis. `leaf` must return the value of the leaf of the whole batch with a given
+/// name. `known` must return the value of a total, or nullopt for other names. The backward pass of
+/// the head starts from `seed`. Nodes have the origin kTotals (autodiff/split_model.h). A
+/// micro-batch uses the same dropout masks in both passes.
 HeadValues EmitHead(
     const GradientCache& cache, std::span<const EncoderPart> parts,
     const std::function<Value(std::string_view)>& leaf,

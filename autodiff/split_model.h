@@ -1,13 +1,13 @@
 #ifndef STOWAGE_AUTODIFF_SPLIT_MODEL_H_
 #define STOWAGE_AUTODIFF_SPLIT_MODEL_H_
 
-// Rewrites models whose batch is split: builds the graph that a micro-batch runs in a training
-// step, and the programs that evaluate a large batch in smaller ones.
+// Rewrites models whose batch is split. Builds the graph that a micro-batch runs in a training
+// step, and the programs that evaluate a large batch in smaller batches.
 //
 // A micro-batch cannot compute the totals of autodiff/batch_analysis.h, such as the sum of a mask
 // over the whole batch. They become leaves, "total:<value>", which are computed from the inputs of
-// all micro-batches before the first one runs. Where a sum over the examples is combined with a
-// mean, the mean is weighted by the micro-batch's share of the examples.
+// all micro-batches before the first micro-batch runs. Where a sum over the examples is added to a
+// mean, the mean is multiplied by the micro-batch's share of the examples.
 //
 //   sum(loss * mask) / sum(mask)    of a batch of 8, as two micro-batches:
 //
@@ -21,10 +21,10 @@
 //   SplitModel model(whole, whole, "loss", {}, options);
 //   for each micro-batch: STOWAGE_RETURN_IF_ERROR(model.Add(micro_batch));
 //   model.EmitTotals(leaf, updater.Seed(), &g);
-//   ... model.graph(micro_batch), model.total(leaf) ...
+//   ... model.graph(micro_batch), model.total(leaf, axes) ...
 //
-// An evaluation in smaller batches ("parts") has two programs. One computes the totals, and the
-// other reads them.
+// An evaluation in smaller batches ("parts") has two programs: one that computes the totals, and
+// one that reads them and computes the outputs.
 //
 //   SplitEvaluation split = *SplitForEvaluation(model(1000), model(8), 8.0 / 1000);
 //   for (const EvaluationTotal& total : split.totals) {
@@ -57,7 +57,8 @@ inline constexpr std::string_view kTotals = "totals";
 
 /// Returns `micro_batch` in the form that a step runs. Totals and constants of the whole batch
 /// become inputs (TotalName), and operands in `analysis.by_share` are multiplied by `share`, the
-/// micro-batch's share of the examples. The result computes all outputs and `loss`.
+/// micro-batch's share of the examples. `analysis` must be the result of AnalyzeBatch for
+/// `micro_batch`. The result computes all outputs, `loss` and all updates of states.
 Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
                                 const BatchAnalysis& analysis, double share,
                                 std::string_view loss);
@@ -65,19 +66,22 @@ Result<Graph> RewriteMicroBatch(const Graph& micro_batch,
 /// Returns the name of the input that replaces `value` of a micro-batch.
 std::string TotalName(const Graph& micro_batch, ValueId value);
 
-/// Returns the values that a micro-batch cannot compute itself: totals, followed by constants.
+/// Returns the values that a micro-batch cannot compute itself: the totals, followed by the
+/// constants that differ between the graphs.
 std::vector<ValueId> UnknownTo(const BatchAnalysis& analysis);
 
-/// Returns, for each node, whether a value in `wanted` depends on it. Nodes are not needed for the
-/// values that are `known`.
+/// Returns, for each node, whether it is needed to compute the values in `wanted`. `known`, indexed
+/// by value, states which values need not be computed.
 std::vector<bool> NodesFor(const Graph& graph, std::vector<ValueId> wanted,
                            const std::vector<bool>& known);
 
+/// A model whose batch is split into micro-batches for a training step.
 class SplitModel {
  public:
-  /// The micro-batches make up `part`, which is the whole batch `whole` or one rank's shard of it.
-  /// Of `options`, allow_batch_change, loss_scaling and the settings that select trained params are
-  /// used. All arguments except `ranks` must outlive this.
+  /// `whole` is the model for the whole batch. The micro-batches make up `part`, which is `whole`
+  /// or the model for one rank's shard of the batch. Only allow_batch_change, loss_scaling and the
+  /// settings that select trained params are read from `options`. All arguments except `ranks` must
+  /// outlive this object.
   SplitModel(const Graph& whole, const Graph& part, std::string_view loss,
              const Ranks& ranks, const TrainOptions& options)
       : whole_(whole),
@@ -86,36 +90,42 @@ class SplitModel {
         options_(options),
         axes_(whole, part) {}
 
-  /// Adds the next micro-batch. Returns kInvalidArgument if it is not a slice of the batch. Returns
-  /// kUnsupported if it would change an output, and names the first value that differs.
+  /// Adds the next micro-batch, which must outlive this object. Returns kInvalidArgument if it is
+  /// not a slice of the batch (BatchAxes::Add). Returns kUnsupported if the split would change an
+  /// output, with the first such value in the message, or if the model writes a param, state or
+  /// cache, unless options.allow_batch_change is set. Also returns kUnsupported if an input pairs
+  /// examples, or if micro-batches of different sizes would sum different values.
   Status Add(const Graph& micro_batch);
 
   /// Returns whether there are totals or constants of the whole batch.
   bool has_totals() const;
 
-  /// Emits the totals and the cached gradients, with nodes of origin kTotals. `leaf` returns the
-  /// value of the leaf of `whole` with a given name. The gradient of the loss starts as `seed`.
+  /// Emits the totals and the cached gradients. The nodes have the origin kTotals. `leaf` must
+  /// return the value of the leaf with a given name. If gradients are cached, their backward pass
+  /// starts from `seed`.
   void EmitTotals(const std::function<Value(std::string_view)>& leaf,
                   const LossGradient& seed, GraphBuilder* g);
 
-  /// Returns the graph that a step runs for `micro_batch` (RewriteMicroBatch).
+  /// Returns the graph that a step runs for `micro_batch`, which must have been added
+  /// (RewriteMicroBatch, or GradientCache::micro_batch if gradients are cached).
   const Graph& graph(const Graph& micro_batch) const {
     return models_.at(&micro_batch).graph;
   }
-  /// Returns how an output is computed from the micro-batches' outputs. Returns kMean for kMixed,
-  /// and for kMax if there are several ranks.
+  /// Returns how `output` is computed from the micro-batches' outputs. Returns kMean instead of
+  /// kMixed, and instead of kMax if there are several ranks.
   BatchKind KindOf(const Graph& micro_batch, std::string_view output) const;
-  /// Returns the gradient from which the backward pass of a micro-batch starts. `share` is its
-  /// share of the batch. The gradient is 1 if gradients are cached, because the seed of the step
-  /// then applies to the head.
+  /// Returns the seed of the backward pass of a micro-batch. `share` is the micro-batch's share of
+  /// the batch. If gradients are cached, the seed is 1, because the seed of the step is then the
+  /// seed of the head.
   LossGradient Seed(const Graph& micro_batch, double share,
                     const Updater& updater) const {
     if (has_cache()) return {};
     const bool is_sum = KindOf(micro_batch, loss_) == BatchKind::kSum;
     return updater.Seed(is_sum ? 1 : share);
   }
-  /// Returns the value of a leaf that represents a total, or the slice of a cached gradient for the
-  /// last micro-batch added to `axes`. Returns nothing for other leaves.
+  /// Returns the value of a leaf of a micro-batch that represents a total or a cached gradient. A
+  /// cached gradient is sliced for the last micro-batch added to `axes`. Returns nullopt for other
+  /// leaves.
   std::optional<Value> total(std::string_view leaf,
                              const BatchAxes& axes) const;
 
@@ -127,11 +137,11 @@ class SplitModel {
   bool IsWholeOutput(std::string_view output) const;
   /// Returns the value of an output that the head computes, which EmitTotals emits.
   std::optional<Value> whole_output(std::string_view output) const;
-  /// Returns the names of the cached gradients of which a micro-batch reads a slice. EmitTotals
-  /// must have been called.
+  /// Returns the names of the cached gradients of which a micro-batch reads only a slice.
+  /// EmitTotals must have been called.
   std::vector<std::string> CachedNames(const GraphBuilder& g) const;
-  /// Returns whether all of these are sliced along their first axis. EmitTotals must have been
-  /// called.
+  /// Returns whether all of these gradients are sliced along their first axis. EmitTotals must have
+  /// been called.
   bool are_cached_first() const;
 
  private:
@@ -171,11 +181,11 @@ class SplitModel {
   std::map<std::string, Value, std::less<>> whole_outputs_;
 };
 
-/// A value that depends only on the inputs of all parts.
+/// A total of an evaluation: a value that depends only on the inputs of all parts.
 struct EvaluationTotal {
   std::string input;   // the input of both graphs that receives the total
   std::string output;  // the output of totals_graph for one part
-  /// How the parts' values are joined. kSame means that all of them are equal.
+  /// How the parts' values are joined. kSame means that all parts compute the same value.
   BatchKind kind = BatchKind::kSum;
   int round = 0;  // a total depends only on totals of lower rounds
   friend bool operator==(const EvaluationTotal&,
@@ -185,7 +195,7 @@ struct EvaluationTotal {
 /// How an output for all examples is computed from the outputs for the parts.
 struct EvaluationOutput {
   BatchKind kind = BatchKind::kMean;
-  std::string why = {};  // kMixed: the reason
+  std::string why = {};  // for kMixed: the reason
 };
 
 struct SplitEvaluation {
@@ -196,15 +206,16 @@ struct SplitEvaluation {
 };
 
 /// Combines `next`, the elements of a part's value, with `so_far`, the combined elements of the
-/// previous parts, and stores the result in `so_far`, which must be empty for the first part. Means
-/// and kMixed values are weighted by `share`, the part's share of the examples. All parts must have
-/// the same number of elements.
+/// previous parts, and stores the result in `so_far`. For the first part, `so_far` must be empty.
+/// Means and kMixed values are weighted by `share`, the part's share of the examples. Other kinds
+/// than kMean, kMixed, kSum and kMax keep the first part's elements. The values of all parts must
+/// have the same number of elements.
 void JoinPart(BatchKind kind, double share, std::span<const double> next,
               std::vector<double>* so_far);
 
-/// Returns the programs that evaluate `whole` in parts. `part` must be the same model for `share`
-/// times as many examples as `whole`. An output that cannot be computed from the parts' outputs is
-/// kMixed. Propagates errors of building the graphs. Linear in the number of nodes (AnalyzeBatch).
+/// Returns the programs that evaluate `whole` in parts. `part` must be the same model for fewer
+/// examples, `share` times the examples of `whole`. An output that cannot be computed from the
+/// parts' outputs is kMixed. Returns the errors of GraphBuilder::Finish. As fast as AnalyzeBatch.
 Result<SplitEvaluation> SplitForEvaluation(const Graph& whole,
                                            const Graph& part, double share);
 

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_AUTODIFF_STEP_PARTS_H_
 #define STOWAGE_AUTODIFF_STEP_PARTS_H_
 
-// Provides the components from which training steps are built: the Linker, which joins forward and
-// backward graphs, and the Updater, which updates params, with its LossScaler.
+// Provides the components from which training steps (autodiff/train_step.h) are built: the Linker,
+// which joins forward and backward graphs, the Updater, which updates params, and the LossScaler,
+// which the Updater uses.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Differentiated model,
 //                            Differentiate(forward, "loss", options));
@@ -40,14 +41,14 @@
 
 namespace stowage {
 
-/// How the copy of a micro-batch's graph differs from the graph.
+/// The differences between a micro-batch's graph and its copy in a step.
 struct MicroBatch {
   std::string suffix = {};    // appended to the names of its nodes' results
   int64_t first_dropout = 0;  // added to the ids of its dropouts
 };
 
-/// The seed of the backward pass, which is the gradient of the loss: `value`, multiplied by
-/// `scale`, an f32 scalar, if there is one.
+/// The seed of the backward pass, which is the gradient of the loss. It is `value`, multiplied by
+/// the f32 scalar `scale` if that is set.
 struct LossGradient {
   double value = 1;
   Value scale = {};
@@ -59,16 +60,17 @@ struct LossGradient {
 /// caller can emit updates in between.
 ///
 /// If the loss is a linear_cross_entropy that no other node reads, the op is omitted from the
-/// forward pass, because its gradient op computes the loss too. A state that the forward graph
-/// writes has its new content from then on. If the backward graph reads the old content, the linker
-/// copies it first.
+/// forward pass, because its gradient op computes the loss, too. If the forward graph writes a
+/// state and the backward graph reads the old content, the linker copies the old content before the
+/// write.
 class Linker {
  public:
-  /// All arguments except `micro_batch` must outlive this.
+  /// Prepares to link `forward` and its backward graph `backward` in the builder `g`. `loss` is the
+  /// name of the loss. All arguments except `micro_batch` must outlive this object.
   Linker(const Graph& forward, const Graph& backward, std::string_view loss,
          GraphBuilder* g, const MicroBatch& micro_batch = {});
 
-  /// Declares the leaves of the forward graph.
+  /// Declares the leaves of the forward graph that are not mapped.
   void DeclareLeaves();
   /// Uses `value` for a leaf of the forward graph instead of declaring it.
   void MapLeaf(ValueId leaf, Value value) { forward_copy_.Map(leaf, value); }
@@ -76,19 +78,19 @@ class Linker {
   /// Appends the nodes of the forward graph, except a loss that the backward graph computes.
   void CopyForward();
 
-  /// Maps the leaves of the backward graph to forward values, and its seed to `seed`. Returns
-  /// kInvalidArgument if the forward graph lacks a value that the backward graph reads, or has it
-  /// with another type.
+  /// Maps the leaves of the backward graph to forward values, and its seed to `seed`. CopyForward
+  /// must have been called. Returns kInvalidArgument if the forward graph lacks a value that the
+  /// backward graph reads, or if the value has another type there.
   Status WireUp(const LossGradient& seed = {});
 
-  /// Appends one node of the backward graph. Nodes must be copied in order. A constant that is
-  /// equal to one of the forward graph is not copied, because constants are live for the whole
-  /// step.
+  /// Appends node `id` of the backward graph. Nodes must be copied in order. A constant that equals
+  /// a constant of the forward graph is not copied, because constants are live for the whole step.
   void CopyBackwardNode(NodeId id);
 
   /// Declares the outputs of the forward graph. All nodes must have been copied.
   void DeclareOutputs();
 
+  /// These functions return the builder's value for a value of the forward or backward graph.
   Value forward(ValueId id) const { return forward_copy_[id]; }
   Value backward(ValueId id) const { return backward_copy_[id]; }
   /// Returns the content of a leaf of the forward graph after all writes of the forward graph.
@@ -130,7 +132,7 @@ struct Trained {
   NodeId last;
 };
 
-/// The forward and backward graphs of a model, which can be linked into a step several times.
+/// The forward and backward graphs of a model. They can be linked into a step several times.
 struct Differentiated {
   Graph forward;  // its loops return the saved values (SaveInLoops)
   Graph backward;
@@ -145,13 +147,14 @@ Result<Differentiated> Differentiate(const Graph& forward,
                                      std::string_view loss,
                                      const TrainOptions& options);
 
-/// Copies all nodes of the backward graph with `linker`. Calls `made(i)` once the gradient of
-/// model.trained[i] has been emitted and no later node reads its param.
+/// Copies all nodes of the backward graph with `linker`. For each param model.trained[i], calls
+/// `made(i)` as soon as its gradient has been emitted and no remaining node reads the param.
 void CopyBackward(const Differentiated& model, Linker& linker,
                   const std::function<void(size_t)>& made);
 
-/// Returns one more than the largest id of a dropout, random_uniform or random_normal in `graph`
-/// and its bodies, or 0 if there is none. Copies of a graph in the same step use different ids:
+/// Returns one more than the largest id of a dropout, random_uniform or random_normal node in
+/// `graph` and its bodies, or 0 if there is none. Copies of a graph in the same step must use
+/// different ids:
 ///
 ///   copy.CopyNode(id, WithDropoutIdsFrom(node, first));
 ///   first += DropoutIds(graph);
@@ -161,8 +164,9 @@ int64_t DropoutIds(const Graph& graph);
 /// its bodies.
 Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 
-/// Emits the nodes for the loss scale of a training step. The gradient of the loss is multiplied by
-/// the scale, updates divide by it, and a dynamic scale is adjusted when all gradients are known.
+/// Emits the nodes for the loss scale of a training step (LossScaling, autodiff/train_step.h). The
+/// gradient of the loss is multiplied by the scale, updates divide by the scale, and a dynamic
+/// scale is adjusted when all gradients are known.
 ///
 /// The states are "loss_scale.skipped", i64, the number of skipped steps, and for a dynamic scale
 /// also "loss_scale", f32, and "loss_scale.good_steps", i64, the number of consecutive good steps.
@@ -170,16 +174,16 @@ Attrs WithDropoutIdsFrom(const Node& node, int64_t first);
 ///
 ///   LossScaler scaler(*options.loss_scaling, &g);
 ///   linker.WireUp(scaler.Seed(1));
-///   ... backward, and `good`, whether all gradients are finite ...
-///   Value factor = scaler.Inverse();  // of gradients, in updates
+///   ... emit the backward pass, and `good`, whether all gradients are finite ...
+///   Value factor = scaler.Inverse();  // multiplies gradients in updates
 ///   Value step = scaler.UpdatesUpTo(g.Input("step", DType::kI64, {}));
 ///   scaler.Settle(good);
 class LossScaler {
  public:
-  /// Declares the states. Both arguments must outlive this.
+  /// Declares the states. Both arguments must outlive this object.
   LossScaler(const LossScaling& scaling, GraphBuilder* g);
 
-  /// Returns the seed of the backward pass for a loss with this weight.
+  /// Returns the seed of a backward pass: `weight` times the scale.
   LossGradient Seed(double weight) const;
   /// Returns 1 / scale, an f32 scalar.
   Value Inverse();
@@ -187,8 +191,8 @@ class LossScaler {
   /// the number of skipped steps.
   Value UpdatesUpTo(Value step);
 
-  /// Emits the updates of the states. `good` is a bool scalar that is true if all gradients are
-  /// finite. Call this after all reads of the states.
+  /// Emits the updates of the states, and declares the outputs. `good` is a bool scalar that is
+  /// true if all gradients are finite. Call this function after all reads of the states.
   void Settle(Value good);
 
  private:
@@ -204,42 +208,45 @@ class LossScaler {
 /// Emits the updates of params in a training step.
 class Updater {
  public:
-  /// Both arguments must outlive this.
+  /// Prepares to emit updates into `g`. Both arguments must outlive this object.
   Updater(const TrainOptions& options, GraphBuilder* g)
       : options_(options), g_(*g) {}
 
-  /// Declares the inputs of the groups, the states of a loss scale and these inputs: "lr", "step"
-  /// unless the model has it, and, if an optimizer reads it, "seed" unless the model has it. If a
-  /// group has its own learning rate, "lr" is only declared once an update reads it.
+  /// Declares the inputs of the groups, the states of a loss scale, and the inputs "lr", "step"
+  /// and, if an optimizer reads it, "seed". If the model has an input "step" or "seed", that input
+  /// is used. If a group has its own learning rate, "lr" is only declared once an update reads it.
+  /// The params must have been declared.
   void DeclareInputs();
 
-  /// Returns the seed of the backward pass for a loss with this weight.
+  /// Returns the seed of a backward pass: `weight`, times the loss scale if there is one.
   LossGradient Seed(double weight = 1) const;
 
-  /// Updates `param` with `gradient`, which has the same shape.
+  /// Emits the update of `param` with `gradient`, which must have the same shape.
   void Update(Value param, Value gradient);
-  /// Updates a block of a param with the corresponding block of its gradient.
+  /// Emits the update of a block of a param with the corresponding block of its gradient. `which`
+  /// describes the block.
   void Update(const ParamBlock& which, Value block, Value gradient);
 
-  /// Sets the factor by which later updates scale their gradients. The factor removes the loss
-  /// scale and clips the global norm to options.clip_norm. With loss scaling, later updates do
-  /// nothing if the sum of squares of all gradients is not finite. Requires UpdatesWait(options).
+  /// Computes the factor by which later updates multiply their gradients, given all gradients. The
+  /// factor removes the loss scale and clips the global norm to options.clip_norm. With loss
+  /// scaling, later updates do nothing if the sum of squares of all gradients is not finite.
+  /// Requires UpdatesWait(options).
   void Await(const std::vector<Value>& gradients);
-  /// Does the same, given the sums of squares of the gradients, f32 scalars, which are added up in
-  /// this order.
+  /// Does the same as Await, given the sum of squares of each gradient, an f32 scalar. The sums are
+  /// added up in the order of `squares`.
   void AwaitSquares(const std::vector<Value>& squares);
 
-  /// Declares the gradients selected by options.gradients as outputs, without the loss scale.
-  /// `gradients` contains the gradients by name of their param.
+  /// Declares the gradients that options.gradients selects as outputs, without the loss scale.
+  /// `gradients` maps the names of params to their gradients.
   void GiveOut(const std::map<std::string, Value>& gradients);
 
  private:
   /// Returns the inputs for updates of params of type `dtype` in `group`, which may be null.
   UpdateInputs InputsOf(const ParamGroup* group, DType dtype);
   Value ScaledRate(Value rate, double scale);
-  /// Updates the moving average of `block` after its update.
+  /// Emits the update of the moving average of `block`, whose update must have been emitted.
   void Average(Value block);
-  /// Returns the weight of the params in this step's moving averages of type `dtype`.
+  /// Returns the weight with which params are added to moving averages of type `dtype`.
   Value AverageWeight(DType dtype);
 
   const TrainOptions& options_;
