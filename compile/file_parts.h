@@ -1,15 +1,15 @@
 #ifndef STOWAGE_COMPILE_FILE_PARTS_H_
 #define STOWAGE_COMPILE_FILE_PARTS_H_
 
-// Generates the sections of a C file: memory, constants and initial values, kernels, the bodies of
-// programs, and the functions through which an application accesses values.
+// Generates the sections of a C file (compile/compile.h): memory, constants and initial values,
+// kernels, the bodies of programs, and the functions through which an application accesses values.
 //
 //   const Constants constants(graph, plan);
 //   constants.NameOf("embed.weight");  // "frozen_0"
 //   const Memory memory(programs, options);
 //   KernelSet kernels;
 //   const StepText step = WriteStep(graph, plan, memory.placed(0), memory, constants, &kernels);
-//   CompiledStep file = WriteFile(programs, options);  // all of it
+//   CompiledStep file = WriteFile(programs, options);  // the whole file
 
 #include <map>
 #include <span>
@@ -30,18 +30,18 @@ namespace stowage::compile {
 
 /// A block of memory of the file: the arena, a region, or the block of offloaded values.
 struct MemoryBlock {
-  std::string name = {};      // its array or parameter: "region_sram"
-  std::string constant = {};  // its size, without prefix: "ARENA_BYTES"
-  std::string section = {};   // the macro of its section attribute, if any
+  std::string name = {};      // of the array or parameter: "region_sram"
+  std::string constant = {};  // for the size, without prefix: "ARENA_BYTES"
+  std::string section = {};   // the macro of a section attribute, if any
   std::string comment = {};   // the comment on the constant
   Bytes bytes = 0;
-  bool is_parameter = false;  // whether functions receive its address
+  bool is_parameter = false;  // whether functions receive the address
 };
 
 /// The memory that the programs of a file share.
 class Memory {
  public:
-  /// Both arguments must outlive this.
+  /// Computes the blocks that `programs` need. Both arguments must outlive this object.
   Memory(std::span<const CProgram> programs, const CompileOptions& options);
 
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
@@ -49,18 +49,20 @@ class Memory {
   Bytes arena() const;
   /// Returns the size of the block of offloaded values.
   Bytes slow() const { return blocks_.back().bytes; }
-  /// Returns the placement of a program's buffers, or null if there is none.
+  /// Returns the placement of the buffers of program number `program`, or null if the options have
+  /// no placement.
   const PlacedPlan* placed(size_t program) const;
 
-  /// Returns the name of a block. If `on_host`, it is the block of offloaded values. Otherwise it
-  /// is the block of region `region`, or the arena if there is no placement.
+  /// Returns the name of a block: the block of offloaded values if `on_host` is true, otherwise the
+  /// block of region number `region`. Without a placement, the latter is the arena.
   const std::string& NameOf(bool on_host, int32_t region) const;
-  /// Returns the address `offset` bytes after the start of a program's buffer, such as
-  /// "arena + 256". The buffer must not be outside the arena (Region::kOutside).
+  /// Returns a C expression for the address `offset` bytes after the start of a buffer of program
+  /// number `program`, such as "arena + 256". The region of the buffer must not be
+  /// Region::kOutside.
   std::string AddressOf(size_t program, int32_t buffer, Bytes offset = 0) const;
 
-  /// Returns the parameter list of a function: the blocks that are parameters, followed by `more`.
-  /// `qualifier` is "const " or "".
+  /// Returns the parameter list of a C function: the blocks that are parameters, with the type
+  /// qualifier `qualifier` ("const " or ""), followed by `more`.
   std::string Parameters(std::string_view more = "",
                          std::string_view qualifier = "") const;
   /// Returns statements that mark the parameters that `body` does not mention as unused.
@@ -74,21 +76,22 @@ class Memory {
 
 // --- Constants and initial values (initial_values.cc) ---
 
-/// The frozen params outside the arena (PlanOptions::outside), which become constant data of the
-/// file. The data is stored in flash memory and uses no RAM.
+/// The constants of a file: the frozen params outside the arena (PlanOptions::outside). Their data
+/// is stored in flash memory and uses no RAM.
 class Constants {
  public:
-  /// Numbers the constants of the training step in the order of its params.
+  /// Finds the constants of the training step `graph`, planned as `plan`, and numbers them in the
+  /// order of its params.
   Constants(const Graph& graph, const Plan& plan);
 
-  /// Returns the name of the param's array, or "" if the param is in the arena.
+  /// Returns the name of the C array of `param`, or "" if `param` is not a constant.
   std::string NameOf(std::string_view param) const;
-  /// Returns the names of the arrays, by param.
+  /// Returns the names of the arrays, by the name of the param.
   const std::map<std::string, std::string, std::less<>>& names() const {
     return names_;
   }
 
-  /// Returns the definitions of the arrays. `contents` must contain the bytes of each of them.
+  /// Returns the definitions of the arrays. `contents` must contain the bytes of each constant.
   std::string Text(const std::map<std::string, std::string>& contents) const;
 
  private:
@@ -104,9 +107,10 @@ struct InitialText {
   std::string body;       // reads `uint64_t seed`
 };
 
-/// Returns the code that sets the initial values. An element is the same function of seed, name and
-/// index as in Session::Initialize (runtime/values.h), so a compiled step starts from the same
-/// values. Params and states in `contents` start from those bytes. Constants are omitted.
+/// Returns the code that sets the initial values of params and states. An element is the same
+/// function of seed, name and index as in Session::Initialize (runtime/values.h), so a compiled
+/// step starts from the same values as a session. Params and states in `contents` instead start
+/// from these bytes. Constants are omitted.
 InitialText WriteInitialValues(
     const Graph& graph, const Plan& plan, const Memory& memory,
     const Constants& constants,
@@ -124,9 +128,10 @@ struct KernelCall {
 
 /// The kernels of a file. Nodes whose functions would have the same source code share a function.
 ///
-/// bf16 and f16 nodes whose op accumulates in its results are widened, as in the CPU backend
-/// (cpu/kernel.h): they compute with f32 copies of their operands and results, in workspace, and
-/// round once at the end.
+/// If an op accumulates in its results (COp::takes_16_bits is false), its nodes with bf16 or f16
+/// operands or results are widened, as in the CPU backend (cpu/kernel.h): the kernel computes with
+/// f32 copies of these operands and results, in workspace, and the results are rounded once, at the
+/// end.
 ///
 ///   static void layer_norm_2(const bf16 *x0, ..., bf16 *y0, f32 *scratch) {
 ///     for (...) scratch[i] = bfloat16_to_float(x0[i]);
@@ -142,12 +147,13 @@ class KernelSet {
   /// `simd` is CompileOptions::simd.
   explicit KernelSet(int simd = 0) : simd_(simd) {}
 
-  /// Adds the kernel of `node` unless an equal one exists, and returns its call. The op must be
-  /// available in C (OpInC).
+  /// Returns the call of the kernel of `node`, and adds the kernel if no equal kernel exists. The
+  /// op must be available in C (OpInC).
   KernelCall Add(const Graph& graph, const Node& node, const Layouts& layouts);
 
   /// Returns the definitions of the kernels, in the order of their first use.
   const std::string& text() const { return text_; }
+  /// Returns the number of kernels.
   int count() const { return static_cast<int>(names_.size()); }
   /// Returns the maximum number of bytes of local arrays in a kernel.
   Bytes stack() const { return stack_; }
@@ -162,7 +168,8 @@ class KernelSet {
   Bytes stack_ = 0;
 };
 
-/// Returns the number of elements (of type `real`) in a node's workspace, including f32 copies.
+/// Returns the number of elements of a node's workspace, including f32 copies. The elements have
+/// the type Kernel::real(). `simd` is CompileOptions::simd.
 int64_t ScratchOf(const Graph& graph, const Node& node, int simd = 0);
 
 // --- Programs (step_writer.cc) ---
@@ -172,21 +179,24 @@ int64_t ScratchOf(const Graph& graph, const Node& node, int simd = 0);
 ///   /* fc1: mlp.cc:12 */
 ///   matmul_1(AT(f32, arena + 0), AT(f32, arena + 401408), AT(f32, arena + 532480));
 ///
-/// A loop becomes a for statement, and a cond becomes a chain of if statements. A body accesses
-/// memory outside of it through pointers that are set for each iteration.
+/// A loop becomes a for statement, and a cond becomes a chain of if statements. The body of a loop
+/// or branch accesses the values of the surrounding graph through pointers. In a loop, the pointers
+/// are set for each iteration.
 struct StepText {
   std::string body;  // indented by two spaces
   int launches = 0;
   bool can_fail = false;  // if true, `body` uses a variable `int status`
 };
 
-/// Returns the body of a program's function. Buffers are at their addresses in `placed`, or in the
-/// arena if `placed` is null. Every op must be available in C (OpInC).
+/// Returns the body of a program's function, and adds the kernels that it calls to `kernels`.
+/// Buffers are at their addresses in `placed`, or in the arena if `placed` is null. Every op must
+/// be available in C (OpInC).
 StepText WriteStep(const Graph& graph, const Plan& plan,
                    const PlacedPlan* placed, const Memory& memory,
                    const Constants& constants, KernelSet* kernels);
 
-/// Returns `text` in a form that is safe inside a C comment.
+/// Returns `text` in a form that is safe inside a one-line C comment. Sequences that begin or end a
+/// comment are separated, backslashes and line ends become "|", and control characters are escaped.
 std::string InComment(std::string_view text);
 
 // --- The file (file_writer.cc) ---
@@ -197,8 +207,10 @@ std::string InComment(std::string_view text);
 CompiledStep WriteFile(std::span<const CProgram> programs,
                        const CompileOptions& options);
 
-/// Returns whether `text` is a C identifier.
+/// Returns whether `text` has the form of a C identifier: letters, digits and underscores that do
+/// not begin with a digit. Keywords are not excluded.
 bool IsIdentifier(std::string_view text);
+/// Returns `text` with ASCII letters in upper case.
 std::string Upper(std::string_view text);
 
 }  // namespace stowage::compile

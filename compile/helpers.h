@@ -13,26 +13,26 @@
 
 namespace stowage::compile {
 
-/// Returns the definitions of all helpers that the code `text` uses, directly or indirectly, each
-/// before its uses.
+/// Returns the definitions of all helpers, including vector helpers, that the code `text` uses,
+/// directly or indirectly. Each helper is defined before it is used.
 std::string HelpersFor(std::string_view text);
 
-/// Returns whether all vector functions that `text` calls are helpers. For example, "exp_x8(x)" is
-/// a helper, and "erf_x8(x)" is not.
+/// Returns whether a helper exists for every vector function that `text` calls. For example, there
+/// is a helper exp_x8, but no helper erf_x8.
 bool HasVectorFunctions(std::string_view text);
 
 /// Returns the functions of math.h that `text` calls, in alphabetical order.
 std::vector<std::string_view> MathFunctionsIn(std::string_view text);
 
-/// Returns the definitions of the vector types and functions that `text` uses, directly or
+/// Returns the definitions of the vector types and vector functions that `text` uses, directly or
 /// indirectly.
 std::string VectorHelpersFor(std::string_view text);
 
-/// Returns whether `text` contains `name` followed by a parenthesis, so that the name is a call and
-/// not a word in a comment.
+/// Returns whether `text` contains the identifier `name` followed by a parenthesis. The name is
+/// then a call and not a word in a comment.
 bool Calls(std::string_view text, std::string_view name);
 
-/// Returns `bytes` as the elements of a C array, in lines: "  0,127,\n  3,\n".
+/// Returns `bytes` as the elements of a C array, in indented lines: "  0,127,\n  3,\n".
 std::string BytesInC(std::string_view bytes);
 
 }  // namespace stowage::compile

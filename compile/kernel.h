@@ -3,9 +3,10 @@
 
 // Writes the C function that computes a node of a graph.
 //
-// The writer of an op family emits loops over index expressions. Shapes, strides and attributes are
-// constants in these expressions. Addresses are parameters of the function, so that equal nodes
-// share a function. Views are free, because strides are part of the index expressions.
+// The writer of an op (compile/ops.h) is a function that writes loops over index expressions.
+// Shapes, strides and attributes are constants in these expressions. Addresses are parameters of
+// the C function, so that equal nodes share a function. Views need no code, because strides are
+// part of the index expressions.
 //
 //   void WriteReverse(Kernel& k) {  // y[i] = x[n - 1 - i], along the only axis
 //     const int64_t n = k.out(0).shape()[0];
@@ -15,10 +16,10 @@
 //     });
 //   }
 //
-// The code of kernels and helpers is written once for all number types. `real` is replaced with
-// float, double or a vector of floats, and `@` with the suffix of a function or literal of that
-// type. For example, "exp@(x) + 0.5@" becomes "expf(x) + 0.5f", "exp(x) + 0.5" or
-// "exp_x8(x) + 0.5f".
+// The code of kernels and helpers is written once for all number types. In the written text, `real`
+// is replaced with float, double or a vector of floats, and `@` is replaced with the suffix of a
+// function or literal of that type. For example, "exp@(x) + 0.5@" becomes "exp_f32(x) + 0.5f",
+// "exp(x) + 0.5" or "exp_x8(x) + 0.5f".
 
 #include <cstdint>
 #include <functional>
@@ -37,13 +38,15 @@
 
 namespace stowage::compile {
 
-/// A C expression. Terms "0" are omitted from index expressions.
+/// A C expression.
 using Expr = std::string;
-using Index = std::vector<Expr>;  // one for each axis
+/// The index of an element of a tensor, with one expression for each axis.
+using Index = std::vector<Expr>;
 
-/// Returns `a * b`, simplified if `a` is "0" or `b` is 0 or 1.
+/// Returns an expression for a * b, simplified if `a` is "0" or `b` is 0 or 1.
 Expr Times(const Expr& a, int64_t b);
-/// Returns the sum of the terms that are not "0", or "0" if there are none.
+/// Returns an expression for the sum of the terms. Terms that are "0" are omitted. The sum of no
+/// terms is "0".
 Expr Plus(std::span<const Expr> terms);
 Expr Plus(std::initializer_list<Expr> terms);
 
@@ -79,16 +82,16 @@ bool Is16Bits(DType dtype);
 struct KernelForm {
   /// The size of vectors of floats in bytes (CompileOptions::simd). 0 means scalars only.
   int simd = 0;
-  /// Whether the kernel gets contiguous f32 copies of bf16 and f16 operands and results
-  /// (compile/file_parts.h).
+  /// Whether the kernel receives contiguous f32 copies of bf16 and f16 operands and results
+  /// (KernelSet, compile/file_parts.h).
   bool is_widened = false;
 };
 
 /// The kernel of a node: the node's operands and results, and the C code written so far.
 class Kernel {
  public:
-  /// `node` must be a node of `graph`. `layouts` are the layouts of `graph`. They may be null if
-  /// only types are needed.
+  /// Creates a kernel without code. `node` must be a node of `graph` and outlive this object.
+  /// `layouts` must be the layouts of `graph`. If null, all tensors are assumed to be contiguous.
   Kernel(const Graph& graph, const Node& node, const Layouts* layouts,
          KernelForm form = {});
 
@@ -101,76 +104,82 @@ class Kernel {
   const Tensor& in(size_t i) const { return inputs_[i]; }
   const Tensor& out(size_t r) const { return outputs_[r]; }
 
-  /// Returns the type of the computation: f64 if an operand or result is f64, and f32 otherwise.
+  /// Returns the type in which the kernel computes: f64 if an operand or result is f64, and f32
+  /// otherwise. In the written code, this type is called `real`.
   DType real() const { return real_; }
-  /// Returns a literal of that type.
+  /// Returns a literal of type `real`.
   Expr Real(double value) const;
-  /// Returns the number of elements of the widest vectors, which is 1 in scalar and f64 kernels.
+  /// Returns the number of elements of the widest vectors. Returns 1 for scalar and f64 kernels.
   int64_t lanes() const { return real_ == DType::kF32 ? lanes_ : 1; }
 
   // --- Text ---
 
+  /// Writes the line StrCat(args...), indented.
   template <typename... Args>
   void Line(const Args&... args) {
     AddLine(StrCat(args...));
   }
-  /// Writes `for (name = 0; name < count; ++name)`. `body` receives the unique name of the
-  /// variable, or "0" if there is only one iteration.
+  /// Writes a loop `for (name = 0; name < count; ++name)` and calls `body` to write its body. The
+  /// argument of `body` is the unique name of the loop variable. If `count` is 1, no loop is
+  /// written, and the argument is "0".
   void For(std::string_view name, int64_t count,
            const std::function<void(const Expr&)>& body);
-  /// Writes nested loops over `shape`. `body` receives one variable for each axis.
+  /// Writes nested loops over `shape`. The argument of `body` contains one variable for each axis.
   void ForEach(const Shape& shape,
                const std::function<void(const Index&)>& body);
-  /// Writes loops over all elements of tensors of the same shape, with the minimum number of loops
-  /// that the strides allow. The innermost loop is vectorized if all of its strides are 0 or 1.
-  /// `body` receives the offset of the element in each tensor.
+  /// Writes loops over all elements of `tensors`, which must have the same shape, with as few loops
+  /// as the strides allow. The innermost loop is vectorized if all of its strides are 0 or 1. The
+  /// argument of `body` contains the offset of the element in each tensor.
   void ForElements(std::span<const Tensor* const> tensors,
                    const std::function<void(std::span<const Expr>)>& body);
-  /// Does the same as For, but vectorized if the kernel has vectors. `body` is written for vectors
-  /// of elements that begin at its argument, and then for the remaining single elements. In
-  /// vectors, `real` is a vector type. Load and Store access consecutive elements if the index
-  /// mentions the variable, which must have stride 1. Otherwise, Load broadcasts one element. A
-  /// body without a vector form, such as a call of a function without one, is only written for
-  /// single elements.
+  /// Writes a loop as For does, but vectorized if the kernel has vectors. `body` is called to write
+  /// the code for vectors of elements that begin at its argument, and then for the remaining single
+  /// elements. In vector code, `real` is a vector type. Load and Store access consecutive elements
+  /// if the index mentions the loop variable, which must have stride 1 there. Otherwise, Load
+  /// broadcasts one element. If the code has no vector form, for example because it calls a
+  /// function without a vector form, the loop is written as For writes it.
   void ForVectors(std::string_view name, int64_t count,
                   const std::function<void(const Expr&)>& body);
   /// Returns the number of elements of the vectors in which ForVectors computes `count` elements. 1
   /// means that no vectors are used.
   int64_t LanesFor(int64_t count) const;
-  /// Writes `body` for vectors of `lanes` elements, for consecutive values of `variable`. If
-  /// `variable` is "", every Load accesses consecutive elements. If `body` has no vector form,
-  /// writes nothing and returns false.
+  /// Calls `body` to write code for vectors of `lanes` elements, for consecutive values of
+  /// `variable`. If `variable` is "", every Load accesses consecutive elements. If the code has no
+  /// vector form, writes nothing and returns false.
   bool InVectors(int64_t lanes, const Expr& variable,
                  const std::function<void()>& body);
-  /// Returns the number of elements that the code being written computes simultaneously.
+  /// Returns the number of elements of the vectors in the code that is being written, or 1.
   int64_t width() const { return width_; }
-  /// Declares that the body being written has no vector form.
+  /// Declares that the code that is being written has no vector form.
   void RefuseVectors() { has_vector_form_ = false; }
-  /// Writes `head { body }`.
+  /// Writes `head {`, calls `body` to write the statements of the block, and writes `}`.
   void Block(std::string_view head, const std::function<void()>& body);
-  /// Declares a local array of `real` that is initialized to zeros, and returns its name. A kernel
-  /// has only these arrays and scalars on the stack.
+  /// Writes the declaration of a local array of `real`, initialized to zeros, and returns its name.
+  /// A kernel's local variables are only such arrays, scalars and vectors.
   Expr Array(std::string_view name, std::initializer_list<int64_t> sizes);
   /// Returns `name`, with a suffix if the name is already used in this kernel.
   std::string Fresh(std::string_view name);
 
-  /// Returns the workspace from element `first` on as a tensor.
+  /// Returns the workspace from element `first` on as a contiguous tensor of `real`.
   Tensor Scratch(int64_t first, const Shape& shape) const;
-  /// Returns the element at offset `at`. Elements of any float type are converted to real.
+  /// Returns an expression for the element at offset `at`. Elements of float types are converted to
+  /// `real`.
   Expr Load(const Tensor& tensor, const Expr& at);
-  /// Returns the element at offset `at`, converted to real from any type.
+  /// Returns an expression for the element at offset `at`, converted to `real` from any type.
   Expr LoadReal(const Tensor& tensor, const Expr& at);
-  /// Writes the statement that stores `value`, which must be real if the tensor has floats.
+  /// Writes the statement that stores `value` at offset `at`. If the tensor has a float type,
+  /// `value` must have the type `real`, and is rounded.
   void Store(const Tensor& tensor, const Expr& at, const Expr& value);
-  /// Sets all elements of a contiguous tensor to 0.
+  /// Writes the statement that sets all elements of a contiguous tensor to 0.
   void Clear(const Tensor& tensor);
-  /// Returns the element of a scalar operand, converted to real.
+  /// Returns an expression for the element of a scalar operand, converted to `real`.
   Expr Scalar(size_t input) { return LoadReal(in(input), "0"); }
-  /// Loads an element of an index operand into a new variable. The kernel returns an error code
-  /// unless the index is in [0, limit).
+  /// Writes code that loads an element of an index operand into a new variable, and returns the
+  /// name of the variable. The kernel returns an error code if the index is not in [0, limit).
   Expr LoadIndex(const Tensor& tensor, const Expr& at, int64_t limit);
 
-  /// Writes a call of a function. If `can_fail`, the kernel returns error codes of the function.
+  /// Writes a call of a function. If `can_fail` is true, the function returns an error code, and
+  /// the kernel returns it if it is not 0.
   void Call(const Expr& call, bool can_fail);
 
   // --- The result ---
@@ -179,9 +188,11 @@ class Kernel {
   std::string Parameters() const;
   /// Returns the names of these parameters, in order.
   std::vector<std::string> UsedParameters() const;
+  /// Returns whether the kernel returns an error code.
   bool can_fail() const { return can_fail_; }
-  /// Returns the size of the local arrays in bytes.
+  /// Returns the size of all local arrays in bytes.
   Bytes stack() const { return stack_; }
+  /// Returns the body of the C function, without its braces.
   std::string Body() const;
 
  private:
@@ -204,10 +215,11 @@ class Kernel {
 /// The name of the parameter for scratch memory, which has elements of type `real`.
 inline constexpr std::string_view kScratch = "scratch";
 
-/// Replaces `real` and `@` in `text` for numbers of type `type`. For f32, exp@, log@ and tanh@
-/// become functions of the file, which give the same bits on every processor.
+/// Returns `text` with `real` and `@` replaced for numbers of type `type`, f32 or f64. For f32, the
+/// functions exp@, log@ and tanh@ become functions of the file, such as exp_f32, because those of
+/// math.h are not bit-equal on all processors.
 std::string ForType(std::string_view text, DType type);
-/// Does the same for vectors of `lanes` floats.
+/// Returns `text` with `real` and `@` replaced for vectors of `lanes` floats.
 std::string ForVectorType(std::string_view text, int64_t lanes);
 /// Returns whether `c` may be part of an identifier.
 bool IsPartOfName(char c);

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_COMPILE_OPS_H_
 #define STOWAGE_COMPILE_OPS_H_
 
-// Lists the ops that are available in C, with the function that writes the kernel of each.
+// Lists the ops that are available in C, and for each op the function that writes its kernel.
 //
 // Each family of ops has a file, <family>.cc, with the same name as in ir/ops. Kernels comply with
-// ir/op_def.h: they accept the strides that `accepts` allows, and result 0 may overwrite any
-// operand in `may_overwrite`.
+// the OpDefs of ops (ir/op_def.h): they accept the strides that `accepts` allows, and result 0 may
+// overwrite any operand in `may_overwrite`.
 //
 //   const COp op = OpInC(OpKind::kMatMul);
 //   if (op.write != nullptr) op.write(kernel);
@@ -20,21 +20,25 @@
 
 namespace stowage::compile {
 
-/// How an op is written in C.
+/// The functions that write an op in C.
 struct COp {
   /// Writes the body of the node's function. Null means that the op is not available in C.
   void (*write)(Kernel& k) = nullptr;
-  /// Returns the number of elements of scratch memory, of type `real`. Null means 0.
+  /// Returns the number of elements of scratch memory that the kernel needs. The elements have the
+  /// type Kernel::real(). Null means 0.
   int64_t (*scratch)(const Kernel& k) = nullptr;
-  /// Whether the function accepts f16 and bf16 operands and results, because it never reads its
-  /// results. Otherwise it gets f32 copies (compile/file_parts.h).
+  /// Whether the kernel accepts f16 and bf16 operands and results. It then must not accumulate in
+  /// its results. Otherwise, the kernel receives f32 copies (KernelSet, compile/file_parts.h).
   bool takes_16_bits = false;
 };
 
-/// Returns how `op` is written in C. `write` is null if the op is not available in C.
+/// Returns the functions that write `op` in C. `write` is null if the op is not available in C.
 COp OpInC(OpKind op);
 
 // --- Families ---
+
+// A function Write<Op> is COp::write of one or several ops, and a function ScratchOf<Op> is
+// COp::scratch.
 
 void WriteElementwise(Kernel& k);
 void WriteCast(Kernel& k);
@@ -44,20 +48,21 @@ void WriteFusedElementwise(Kernel& k);
 /// Returns whether ScalarExpr has an expression for `op`.
 bool IsScalarOp(OpKind op);
 
-/// Returns an elementwise op as a C expression of one element, or nothing for other ops. It is used
-/// for the op itself, for fused chains, and for activations inside other ops. The expression
-/// evaluates its arguments several times, so they should be variables or elements. `dtype` is the
-/// type of the operands. For integers, only arithmetic and comparisons are supported.
+/// Returns a C expression for one element of the result of an elementwise op, or nullopt for other
+/// ops. The expression is used in the op's own kernel, in fused chains, and for activations inside
+/// other ops. `args` are the operands. The expression may evaluate them several times, so they
+/// should be variables or elements of arrays. `dtype` is the type of the operands. For integers,
+/// only arithmetic and comparisons are supported.
 ///
 ///   ScalarExpr(OpKind::kMul, attrs, {"a", "b"}, dtype, k);  // "a * b"
 std::optional<Expr> ScalarExpr(OpKind op, const Attrs& attrs,
                                std::span<const Expr> args, DType dtype,
                                const Kernel& k);
-/// Returns `value` rounded to `dtype` if that is a 16-bit type, as if it had been stored in a
-/// tensor and loaded.
+/// Returns `value`, rounded to `dtype` if that is f16 or bf16, as if it were stored in a tensor and
+/// loaded.
 Expr RoundedTo(DType dtype, const Expr& value);
-/// Writes the chain of a fused node. `leaves` are variables for the leaves of its program, and `at`
-/// are the offsets in the results.
+/// Writes the chain of a fused node (ir/fused.h) for one element. `leaves` are variables with the
+/// elements of the program's leaves, and `at` are the offsets of the element in the results.
 void WriteChain(Kernel& k, std::span<const Expr> leaves,
                 std::span<const Expr> at);
 
