@@ -12,7 +12,7 @@
 //
 //   ByteWriter out;
 //   out.Unsigned(300);  out.Text("fc2");
-//   ByteReader in(out.bytes());
+//   ByteReader in(out.bytes(), "cache");
 //   in.Unsigned() == 300;  in.Text() == "fc2";  in.status().ok();
 
 #include <cstddef>

@@ -137,8 +137,8 @@ class OutputFile {
 };
 
 /// Returns `path` with symbolic links resolved, as OutputFile::resolved() does. The file need
-/// not exist. Returns kIo if its folder does not exist or cannot be read, or if a link cannot be
-/// read or leads to more than 40 others.
+/// not exist. Returns kIo if its folder does not exist or cannot be searched, if a link cannot be
+/// read, or if more than 40 links follow one another.
 Result<std::string> ResolvedPath(const std::string& path);
 /// Returns whether `name` has the form of the lock file or a temporary file of an OutputFile.
 bool IsLeftOver(std::string_view name);

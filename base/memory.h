@@ -25,8 +25,8 @@ struct MemoryLeft {
 /// Returns the memory that this process can still use: the minimum of the machine's available
 /// memory (MemAvailable plus free swap) and the memory that remains under each limit of this
 /// process's cgroups and their ancestors (cgroups version 1 or 2). File caches count as unused.
-/// Returns nullopt if the system reports none of these numbers. `root` is a prefix of /proc and
-/// /sys, for tests.
+/// Returns nullopt if the system reports none of these numbers. The numbers are read from files in
+/// `root`/proc and `root`/sys, so that tests can provide other files.
 std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 
 struct CgroupLimit {
@@ -36,7 +36,7 @@ struct CgroupLimit {
 };
 
 /// Returns the smallest memory limit of this process's cgroups and their ancestors (cgroups version
-/// 1 or 2). Returns nullopt if none has a limit. `root` is a prefix of /proc and /sys, for tests.
+/// 1 or 2). Returns nullopt if none has a limit. `root` has the same meaning as in FindMemoryLeft.
 std::optional<CgroupLimit> FindCgroupLimit(const std::string& root = "");
 
 /// Returns the heap's free memory to the system, if the C library supports it. It is called after
@@ -49,8 +49,8 @@ void ReturnFreeMemory();
 void KeepLargeBlocksApart();
 
 /// Returns kDevice if FindMemoryLeft(root) reports less than `bytes`. The message states both
-/// numbers and what needs the memory, `what`, such as "an arena". Returns OK if `bytes` is below
-/// 1 MiB or the available memory is unknown.
+/// numbers, and names `what`, such as "an arena", as what needs the memory. Returns OK if `bytes`
+/// is below 1 MiB or the available memory is unknown.
 Status CheckMemory(std::string_view what, Bytes bytes,
                    const std::string& root = "");
 

@@ -58,7 +58,7 @@ std::string Fixed(double value, int decimals);
 
 /// Returns `text` with each byte of a control character, except newlines and tabs, replaced by an
 /// escape such as "\x1b", so that names from files cannot control a terminal (CWE-150). Control
-/// characters are those of ASCII and U+0080 to U+009F.
+/// characters are U+0000 to U+001F, U+007F, and U+0080 to U+009F.
 std::string WithoutControls(std::string_view text);
 
 /// Returns `name` in double quotes, with control characters escaped as by WithoutControls:

@@ -53,8 +53,8 @@ class Memory {
   /// no placement.
   const PlacedPlan* placed(size_t program) const;
 
-  /// Returns the name of a block: the block of offloaded values if `on_host` is true, otherwise the
-  /// block of region number `region`. Without a placement, the latter is the arena.
+  /// Returns the name of the block of offloaded values if `on_host` is true. Otherwise, returns the
+  /// name of the block of region number `region`, or of the arena if there is no placement.
   const std::string& NameOf(bool on_host, int32_t region) const;
   /// Returns a C expression for the address `offset` bytes after the start of a buffer of program
   /// number `program`, such as "arena + 256". The region of the buffer must not be

@@ -77,9 +77,10 @@ struct OpDef {
   int num_inputs = 1;
 
   /// Returns the types of the results, or an error that states the operands and the actual values.
-  /// `num_inputs` has already been checked, but attributes have not. The results must number at
-  /// least 1. Each must have at most kMaxRank dimensions, sizes of at least 1, and a size in bytes
-  /// that fits 63 bits. These requirements are not checked for custom ops.
+  /// `num_inputs` has already been checked, but attributes have not. An op must have at least one
+  /// result. Each result must have at most kMaxRank dimensions, which must be at least 1, and a
+  /// size in bytes that fits 63 bits. The dimensions and sizes are not checked again for custom
+  /// ops, but Typed (ir/ops/shape_rules.h) checks them.
   using InferFn = Result<std::vector<TensorType>> (*)(const OpArgs&);
   InferFn infer = nullptr;
 
