@@ -44,11 +44,14 @@ struct BackwardOptions {
 /// the nodes that the requested gradients need.
 ///
 /// Returns kNotFound if `forward` has no value called `loss` or lacks a value in `wrt`. Returns
-/// kInvalidArgument if the loss is not a float scalar, if a name in `wrt` is a duplicate or is not
-/// a float param or input, if `wrt` is empty and `forward` has no float params, if a requested
-/// value does not reach the loss, or if `forward` overwrites a param. Returns kUnsupported if a
-/// requested gradient flows through an op that is not differentiable. Linear in the number of nodes
-/// of `forward`.
+/// kInvalidArgument in these cases:
+///   - The loss is not a float scalar.
+///   - A name in `wrt` is a duplicate, or is not a float param or input.
+///   - `wrt` is empty and `forward` has no float params.
+///   - The loss does not depend on a requested param or input through ops that have gradients.
+///   - `forward` overwrites a param.
+/// Returns kUnsupported if a requested gradient flows through an op that is not differentiable.
+/// Linear in the number of nodes of `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
 

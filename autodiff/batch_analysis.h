@@ -118,9 +118,9 @@ class BatchAxes {
   BatchAxes(const Graph& whole, const Graph& part)
       : whole_(whole), part_(part) {}
 
-  /// Adds the next micro-batch. Returns kInvalidArgument if its leaves differ from the leaves of
-  /// the whole batch in any other way than that some inputs are slices along one axis, all for the
-  /// same share of the examples. Also returns kInvalidArgument if no input is a slice.
+  /// Adds the next micro-batch. Its leaves must be those of `whole`, except that some inputs, at
+  /// least one, have a smaller size along one axis. All of these inputs must contain the same share
+  /// of the batch's examples. Returns kInvalidArgument otherwise.
   Status Add(const Graph& micro_batch);
   /// Returns kInvalidArgument if the micro-batches that were added do not make up `part`.
   Status CheckComplete() const;

@@ -56,9 +56,11 @@ class MicroBatchOutputs {
                     GraphBuilder* g);
 
   /// Decides how outputs are joined and emits the buffers of concatenated outputs. `micro_batch`
-  /// may be any of the micro-batches. Returns kInvalidArgument if it lacks an output, if an output
-  /// has another element type or rank than in `whole` or differs in more than one dimension, or if
-  /// an output is a sum or mean of bools or a mean of integers.
+  /// may be any of the micro-batches. Returns kInvalidArgument in these cases:
+  ///   - It lacks an output.
+  ///   - An output has another element type or rank than in `whole`, or differs from it in more
+  ///     than one dimension.
+  ///   - An output is a sum or mean of bools, or a mean of integers.
   Status Begin(const Graph& micro_batch);
   /// Does the same as Begin for a single micro-batch that a loop repeats. Sums and means start from
   /// leaves with the role saved, "sum:<output>". Returns the names of the fills to which

@@ -129,9 +129,10 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options);
 ///     step declares, such as "lr", "w.m" or "loss_scale".
 ///   - `forward` has a value "step", or a value "seed" if an optimizer reads one, that is not an
 ///     i64 scalar input.
-/// Returns kUnsupported if loss scaling is requested with an update rule that writes with other ops
-/// than Set and Lerp, or if moving averages are requested with an update rule that writes a param
-/// with another op than Set and does not name the new content "new:<param>".
+/// Returns kUnsupported in these cases:
+///   - Loss scaling is requested, and an update rule writes with other ops than Set and Lerp.
+///   - Moving averages are requested, and an update rule writes a param with another op than Set
+///     and does not name the new content "new:<param>".
 ///
 /// Linear in the number of nodes of `forward`, except that each constant of the backward graph is
 /// compared with all nodes of `forward`, and each param group with every param.

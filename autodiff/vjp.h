@@ -91,9 +91,10 @@ class ForwardValues {
   Value Read(ValueId id);
 
   /// Returns the same value as Read, except for rounding, for a rule that multiplies by it. This
-  /// avoids saving the result of a layer norm without scale and shift, or of a group norm, which is
-  /// a view of such a result, if only multiplications, additions and subtractions read it. The
-  /// result is recomputed as (x - mean) / deviation, from values that the norm's own rule saves.
+  /// function does not save the result of a layer norm without scale and shift, or a view of it
+  /// such as the result of a group norm, if only multiplications, additions and subtractions read
+  /// the result. Instead, it recomputes the result as (x - mean) / deviation, from values that the
+  /// norm's own rule saves.
   Value ReadFactor(ValueId id);
 
   /// Starts the reads of the next forward node. A fill or iota of more than one element is emitted

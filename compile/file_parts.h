@@ -129,9 +129,9 @@ struct KernelCall {
 /// The kernels of a file. Nodes whose functions would have the same source code share a function.
 ///
 /// If an op accumulates in its results (COp::takes_16_bits is false), its nodes with bf16 or f16
-/// operands or results are widened, as in the CPU backend (cpu/kernel.h): the kernel computes with
-/// f32 copies of these operands and results, in workspace, and the results are rounded once, at the
-/// end.
+/// operands or results are widened, as in the CPU backend (cpu/kernel.h). The kernel then computes
+/// with f32 copies of these operands and results, in workspace. The results are rounded once, at
+/// the end.
 ///
 ///   static void layer_norm_2(const bf16 *x0, ..., bf16 *y0, f32 *scratch) {
 ///     for (...) scratch[i] = bfloat16_to_float(x0[i]);
