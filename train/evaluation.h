@@ -4,8 +4,9 @@
 // Computes metrics of classifiers, and records the evaluations of a run.
 //
 // Metrics (accuracy, F1, intersection over union) are defined as in scikit-learn. An evaluation
-// program outputs three integers for each label, and the host counts them by class. Neither logits
-// nor a confusion matrix are stored. Examples, pixels or tokens may have labels.
+// program outputs three integers for each label (WithPredictions), and the host counts them by
+// class. Neither logits nor a confusion matrix are stored. A label may belong to an example, a
+// pixel or a token.
 //
 //   ProgramSpec evaluate{.name = "evaluate", .batch = 64};
 //   evaluate.model = [](int64_t batch) {
@@ -20,7 +21,7 @@
 //   }
 //   double f1 = counts.Value(Metric::kF1Macro);
 //
-// EvaluationHistory records the lowest validation loss, on which early stopping depends:
+// EvaluationHistory records the lowest validation loss, for early stopping:
 //
 //   EvaluationHistory history;
 //   if (history.Add(step, loss)) SaveBest();
@@ -40,7 +41,7 @@
 namespace stowage {
 
 enum class Metric : uint8_t {
-  kAccuracy,  // fraction of labels that are predicted
+  kAccuracy,  // fraction of labels that equal the prediction
   kTop5,      // fraction of labels whose logit is among the 5 largest
   kF1Macro,   // mean over classes of F1 = 2 TP / (2 TP + FP + FN)
   kF1Micro,   // F1 of the summed counts, which here equals the accuracy
@@ -51,7 +52,8 @@ enum class Metric : uint8_t {
 std::string_view MetricName(Metric metric);
 /// Returns all names, for messages: "accuracy, top5, ... or mean_iou".
 std::string MetricChoices();
-/// Returns the metric named `name`, or kInvalidArgument, listing the choices, if there is none.
+/// Returns the metric named `name`. Returns kInvalidArgument, listing the choices, if there is no
+/// such metric.
 Result<Metric> ParseMetric(std::string_view name);
 
 /// Counts labels and predictions by class. Only the constructor allocates.
@@ -61,8 +63,9 @@ class ClassCounts {
   explicit ClassCounts(int64_t classes)
       : classes_(static_cast<size_t>(classes)), sums_(3 * classes_ + 1) {}
 
-  /// Counts a row with its prediction, its label, and `rank`, the number of classes with a larger
-  /// logit than the label's. The prediction and the label must be classes.
+  /// Counts one row: the predicted class, the class that is its label, and `rank`, the number of
+  /// classes whose logit is larger than the label's logit. Requires that the prediction and the
+  /// label are in [0, classes).
   void Add(int64_t prediction, int64_t label, int64_t rank) {
     sums_[static_cast<size_t>(label)] += 1;
     sums_[classes_ + static_cast<size_t>(prediction)] += 1;
@@ -70,8 +73,9 @@ class ClassCounts {
       sums_[2 * classes_ + static_cast<size_t>(label)] += 1;
     if (rank < 5) sums_.back() += 1;
   }
-  /// Counts the rows whose labels are classes. The loss ignores other rows. The spans must have
-  /// equal sizes.
+  /// Counts the rows whose labels are in [0, classes). Other rows are skipped, as the loss ignores
+  /// them. The spans must have equal sizes, and the predictions of counted rows must be in [0,
+  /// classes).
   void Add(std::span<const int32_t> predictions,
            std::span<const int32_t> labels, std::span<const int32_t> ranks) {
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -81,13 +85,13 @@ class ClassCounts {
   }
   void Clear() { sums_.assign(sums_.size(), 0); }
 
-  /// Returns the metric of all rows so far, or NaN if there are none. Means over classes skip
-  /// classes without labels and predictions. Linear in the number of classes.
+  /// Returns the metric over all rows counted so far, or NaN if there are none. Means over classes
+  /// skip classes that are neither a label nor a prediction. Linear in the number of classes.
   double Value(Metric metric) const;
 
   int64_t classes() const { return static_cast<int64_t>(classes_); }
-  /// Returns the counts. Counts of several shards of an evaluation, for example of ranks, may be
-  /// added.
+  /// Returns the counts, which may be changed. To combine the evaluations of several ranks, add
+  /// their counts element by element.
   std::span<double> sums() { return sums_; }
 
  private:
@@ -96,21 +100,22 @@ class ClassCounts {
       sums_;  // labels, predictions and hits by class, then top-5 hits
 };
 
-/// Returns the number of classes of the cross-entropy on which the output `loss` depends, or
-/// nullopt if it does not depend on exactly one cross-entropy. Linear in the size of the graph.
+/// Returns the number of classes of the op CrossEntropy on which the output `loss` depends, or
+/// nullopt if the output does not depend on exactly one CrossEntropy. Linear in the size of the
+/// graph.
 std::optional<int64_t> ClassesOf(const Graph& evaluation,
                                  std::string_view loss = "loss");
 
-/// Returns `evaluation` with three additional outputs, i32 in the shape of the labels.
-/// "predictions" is the class of the largest logit, and is not added if the graph has it.
-/// "label_classes" are the labels, and "label_ranks" the numbers of classes with a larger logit
-/// than the label's. Returns the graph unchanged if ClassesOf returns nullopt. Linear in the size
-/// of the graph.
+/// Returns `evaluation` with three additional outputs, which are i32 and have the shape of the
+/// labels. "predictions" is the class of the largest logit. It is not added if the graph has an
+/// output of this name. "label_classes" is the label. "label_ranks" is the number of classes whose
+/// logit is larger than the label's logit. Returns the graph unchanged if ClassesOf returns
+/// nullopt. Linear in the size of the graph.
 Result<Graph> WithPredictions(const Graph& evaluation,
                               std::string_view loss = "loss");
 
-/// The lowest validation loss of a run, and the number of evaluations since then. Checkpoints save
-/// the history, so a resumed run stops at the same step as an uninterrupted run.
+/// The lowest validation loss of a run, and the number of evaluations after it. Checkpoints contain
+/// the history, so a resumed run stops early at the same step as an uninterrupted run.
 struct EvaluationHistory {
   int64_t last_step = 0;  // step of the last evaluation; 0 means none
   int64_t best_step = 0;  // step with the lowest loss; 0 means none

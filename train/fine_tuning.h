@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_FINE_TUNING_H_
 #define STOWAGE_TRAIN_FINE_TUNING_H_
 
-// Fine-tunes a published model. Either all of its weights are trained, or low-rank adapters
-// (nn/lora.h), whose optimizer states are a hundred times smaller. With adapters, the base is
-// frozen, and its matrices stay in the format of the file, for example with four bits per weight
-// (nn/pretrained.h).
+// Fine-tunes a published model. Trains either all weights or only low-rank adapters (nn/lora.h),
+// which need about a hundred times less memory for optimizer states. With adapters, the published
+// model, which is called the base, is frozen. In the arena, the base's matrices have the format
+// that they have in the file, for example four bits per weight (nn/quantized_params.h).
 //
 //   Result<FineTuning> tuning = FineTuning::Open("SmolLM2-135M.Q4_1.gguf",
 //                                                {.lora = LoraRules{.rank = 8}});
@@ -16,8 +16,8 @@
 //   training->Initialize(/*seed=*/1);
 //   Status loaded = tuning->LoadBase(training->step());
 //
-// Loading reads the file once, a few hundred kilobytes at a time, into the arena. The weights are
-// never in memory twice.
+// Loading reads the file once, a few hundred kilobytes at a time, into the arena. Memory never
+// holds two copies of the weights.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,18 +47,19 @@ namespace stowage {
 
 class PissaStarts;  // train/lora_weights.h
 
-/// Returns param groups that freeze everything but adapters, for TrainOptions::groups. The learning
-/// rate of lora_B is `plus` times the rate of lora_A (LoRA+, Hayou et al. 2024). With `dora`, the
-/// same factor applies to magnitudes, as in PEFT.
+/// Returns param groups for TrainOptions::groups that freeze all params except those of adapters.
+/// The learning rate of lora_B is `plus` times the learning rate of lora_A (LoRA+, Hayou et al.
+/// 2024). If `dora` is true, the learning rate of DoRA's magnitudes is also multiplied by `plus`,
+/// as in PEFT.
 std::vector<ParamGroup> LoraGroups(double plus = 1, bool dora = false);
 
 struct FineTuningOptions {
-  /// The adapters. If absent, every weight is trained. If there are no targets, all linear layers
-  /// but the head have adapters, as with PEFT's "all-linear".
+  /// The adapters. If absent, every weight is trained. If `targets` is empty, all linear layers
+  /// except the head have adapters, as with PEFT's "all-linear".
   std::optional<LoraRules> lora = LoraRules{.targets = {}};
   double lora_plus = 1;  // `plus` of LoraGroups
-  /// Initializes adapters by PiSSA (train/lora_weights.h). Matrices with an adapter then have the
-  /// type `dtype`.
+  /// Initializes adapters by PiSSA (train/lora_weights.h). In the arena, matrices with an adapter
+  /// then have the type `dtype` instead of the file's type.
   bool pissa = false;
   /// The type of activations, and of params that are not quantized.
   DType dtype = DType::kF32;
@@ -67,7 +68,8 @@ struct FineTuningOptions {
   std::optional<PreferenceRules> preference = {};  // ModelOptions::preference
   /// If present, the model is an encoder that classifies texts (PretrainedModel::OpenClassifier).
   /// If `lora` has no targets, all linear layers of the encoder's blocks have adapters. The head is
-  /// trained without adapters, like PEFT's modules_to_save. If absent, the model predicts tokens.
+  /// trained without adapters, like PEFT's modules_to_save. If both `classifier` and `embedding`
+  /// are absent, the model predicts tokens.
   std::optional<ClassifierOptions> classifier = {};
   /// If present, the model embeds texts (PretrainedModel::OpenEmbedder), with
   /// ModelOptions::embedding.
@@ -77,10 +79,10 @@ struct FineTuningOptions {
 
 class FineTuning {
  public:
-  /// Opens a model to fine-tune. Propagates errors of PretrainedModel::Open, OpenClassifier and
-  /// OpenEmbedder, of the graphs of ModelOf, and of CheckPissa. Returns kInvalidArgument if the
-  /// dtype is not f32, bf16 or f16, or if `pissa` is used without adapters or with DoRA. `options`
-  /// must not have both a classifier and an embedding.
+  /// Opens the model at `path` to fine-tune it. `options` must not have both a classifier and an
+  /// embedding. Returns kInvalidArgument if the dtype is not f32, bf16 or f16, or if `pissa` is set
+  /// without adapters or with DoRA. Propagates errors of PretrainedModel::Open, OpenClassifier and
+  /// OpenEmbedder, of CheckPissa, and of the functions that ModelOf returns.
   static Result<FineTuning> Open(const std::string& path,
                                  const FineTuningOptions& options = {});
 
@@ -92,34 +94,36 @@ class FineTuning {
     return options_.classifier ? base_->encoder() : nullptr;
   }
 
-  /// Returns a function that builds graphs for `purpose`, for examples of `seq` tokens. The graphs
-  /// have a key-value cache of `cache` positions if it is given (ModelOptions::cache). The function
-  /// may outlive this object. It returns the errors of PretrainedModel::Build, WithLora and
-  /// WithQuantizedParams.
+  /// Returns a function that builds the graph for `purpose` and a batch of examples with `seq`
+  /// tokens each. If `cache` is given, the graph has key-value caches of `cache` positions
+  /// (ModelOptions::cache). The function may outlive this object. It propagates errors of
+  /// PretrainedModel::Build, WithLora and WithQuantizedParams.
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
                   std::optional<int64_t> cache = {}) const;
 
-  /// Returns the initial adapters of PiSSA, or null without PiSSA.
+  /// Returns the object that computes the initial adapters of PiSSA, or null if `pissa` is not set.
   PissaStarts* pissa() const { return pissa_.get(); }
 
-  /// Returns the param groups: the head of a classifier, then LoraGroups. The
-  /// result is empty without adapters.
+  /// Returns the param groups for TrainOptions::groups: groups that train the head of a classifier,
+  /// and then LoraGroups. The result is empty without adapters.
   std::vector<ParamGroup> groups() const;
 
-  /// Sets the base's params of `runner` to the file's weights, and adapters to the initial values
-  /// of DoRA or PiSSA (train/lora_weights.h). On an error, none of them have values (AllOrNone in
-  /// runtime/values.h). Returns kIo if reading fails, and kInvalidArgument if a weight is not
-  /// finite. Propagates errors of Runner::WritePart, StartDora and PissaStarts::Of.
+  /// Sets the base's params of `runner` to the file's weights. With DoRA or PiSSA, also sets the
+  /// initial values of the adapters (train/lora_weights.h), and with PiSSA, subtracts them from the
+  /// base. If an error occurs, none of these params have values (AllOrNone in runtime/values.h).
+  /// Returns kIo if reading fails, and kInvalidArgument if a weight is not finite. Propagates
+  /// errors of Runner::WritePart, StartDora and PissaStarts::Of.
   Status LoadBase(Runner& runner) const;
 
-  /// Returns what checkpoints of adapters omit: the params of the base. The base is identified by
-  /// the content of its files, which this function reads. The result is empty if every weight is
-  /// trained. Returns kIo if reading fails.
+  /// Returns the names of the params that checkpoints of adapters omit, which are the frozen params
+  /// of the base, and a digest of the base's files, which identifies the base. Reads the files. The
+  /// result is empty if every weight is trained. Returns kIo if reading fails.
   Result<CheckpointBase> BaseOfCheckpoints() const;
 
   /// Returns whether `param` is trained.
   bool IsTrained(std::string_view param) const;
-  /// Return the number of trained elements, and the number of bytes of frozen params.
+  /// trainable_params returns the number of elements of all trained params. frozen_bytes returns
+  /// the number of bytes of all frozen params in the arena.
   int64_t trainable_params() const;
   Bytes frozen_bytes() const;
 
@@ -130,7 +134,8 @@ class FineTuning {
   Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
                       std::optional<int64_t> cache = {}) const;
 
-  /// Returns whether `param` belongs to a head, which is trained without adapters.
+  /// Returns whether `param` belongs to the head of a classifier, which is trained without
+  /// adapters.
   bool IsTrainedHead(std::string_view param) const;
 
   std::shared_ptr<const PretrainedModel> base_;

@@ -2,9 +2,10 @@
 #define STOWAGE_TRAIN_GENERATION_H_
 
 // Generates text from a language model while it trains, with two programs in the arena of the
-// training step. "generate" reads one token and returns the logits of the next token. "prefill"
-// reads several tokens of a prompt in one run. They share key-value caches (nn/layers.h), so each
-// token of a text is read once. The caches occupy the memory of the step's activations.
+// training step. "generate" reads one token and outputs the logits of the next token. "prefill"
+// reads several tokens of a prompt in one run. The programs share key-value caches (nn/layers.h),
+// so each token of a text is read once. The caches use memory of the arena that the training step
+// uses for activations.
 //
 //   spec.programs = GenerationPrograms(model_of, /*positions=*/1024);
 //   Result<Training> training = Train(spec);
@@ -12,7 +13,7 @@
 //   Result<std::vector<int32_t>> words =
 //       generator.Continue(prompt, {.length = 100, .sampler = {.top_p = 0.9}});
 //
-// DrawToken samples a token from any logits:
+// DrawToken draws a token from logits of any origin:
 //
 //   std::mt19937_64 random(seed);
 //   const int32_t token = DrawToken(logits, {.temperature = 0.7, .top_p = 0.9}, random);
@@ -33,10 +34,11 @@
 namespace stowage {
 
 struct Sampler {
-  double temperature = 0.8;  // 0 selects the most probable token
+  double temperature = 0.8;  // 0 means always the most probable token
   int64_t top_k = 0;         // keeps the k most probable tokens; 0 means all
-  /// Keeps only the most probable tokens whose probabilities, at the temperature, add up to this
-  /// (Holtzman et al. 2020). 1 means all.
+  /// Keeps only the fewest most probable tokens whose probabilities add up to at least this number
+  /// (Holtzman et al. 2020). The probabilities are computed with the temperature, and after top_k.
+  /// 1 means all tokens.
   double top_p = 1;
 };
 
@@ -44,46 +46,50 @@ struct Sampler {
 /// is not finite, or top_p is outside (0, 1].
 Status CheckSampler(const Sampler& sampler);
 
-/// Draws a token from the softmax of `logits` divided by the temperature. Of equally probable
-/// tokens, the first counts as the most probable. The result is the same on every platform for the
-/// same state of `random`. O(n + k log n) for n logits of which top_k and top_p keep k. There must
-/// be at least one logit, no logit may be NaN, and the sampler must be valid.
+/// Draws a token from the softmax of `logits / temperature`. Among tokens with equal logits, the
+/// first counts as the most probable. The result is determined by the arguments, including the
+/// state of `random`. Platforms may differ in rare cases, because their std::exp rounds
+/// differently. O(n + k log n) for n logits of which top_k and top_p keep k. Requires that
+/// CheckSampler succeeds, that there is at least one logit, that no logit is NaN, and that the
+/// largest logit is finite.
 int32_t DrawToken(std::span<const float> logits, const Sampler& sampler,
                   std::mt19937_64& random);
 
-/// The number of tokens that "prefill" reads in one run, unless the caches have fewer positions.
+/// The number of tokens that "prefill" reads in one run, if the caches have at least this number of
+/// positions.
 inline constexpr int64_t kPrefillTokens = 32;
 
-/// Returns the program "generate", which reads one token, and the program "prefill" if there is
-/// more than one position. `model_of` returns the model that reads `seq` tokens (ModelOptions::seq)
-/// with a cache of `positions` (ModelOptions::cache), which must be at least 1.
+/// Returns the program "generate" and, if `positions` is above 1, the program "prefill".
+/// `model_of(seq)` must return the model that reads `seq` tokens (ModelOptions::seq) and has caches
+/// of `positions` positions (ModelOptions::cache). `positions` must be at least 1.
 std::vector<ProgramSpec> GenerationPrograms(
     const std::function<ModelFn(int64_t seq)>& model_of, int64_t positions);
 
 struct GenerationOptions {
-  int64_t length = 0;  // number of tokens to draw
+  int64_t length = 0;  // maximum number of tokens to draw
   Sampler sampler = {};
-  /// Only ids below this are drawn. 0 means all ids of the vocabulary.
+  /// Only ids below this number are drawn. 0 means all ids of the vocabulary.
   int64_t tokens = 0;
   std::vector<int32_t> never = {};  // ids that are not drawn
-  std::vector<int32_t> ends = {};   // ids that end the text
-  uint64_t seed = 1;  // determines the result, given the model and the text
+  std::vector<int32_t> ends = {};   // ids that end the text; included in it
+  uint64_t seed = 1;                // seed of the draws
   std::function<void(int64_t drawn)> on_token = {};  // called after each token
 };
 
 class Generator {
  public:
-  /// Creates a generator. The programs must have batch 1 and outlive it. `prefill` may be null.
-  /// Other code may run the programs between calls. The next call then reads the whole text into
-  /// the caches.
+  /// Creates a generator from the programs of GenerationPrograms, which must outlive it. `prefill`
+  /// may be null. Other code may run the programs between calls of Continue. The next call then
+  /// reads the whole text into the caches.
   Generator(Runner& generate, Runner* prefill);
 
-  /// Returns the continuation of `text`, which must not be empty. A prefix that the caches hold
-  /// from an earlier call is not read a second time. When the caches are full, the text loses its
-  /// first tokens, half of the caches at a time, and the remaining tokens are read from position 0
-  /// on. Propagates errors of CheckSampler, and of Runner::Explain, for example for a token outside
-  /// the vocabulary. Returns kNotFinite if logits are NaN. Time is linear in the number of tokens
-  /// read, multiplied by the positions before them.
+  /// Returns the continuation of `text`, without `text`. A prefix that the caches hold from an
+  /// earlier call is not read a second time. When the caches are full, the model no longer sees the
+  /// first tokens, half of the cache positions at a time, and reads the remaining tokens from
+  /// position 0 on. At least one id below `options.tokens` must not be in `options.never`. Returns
+  /// kInvalidArgument if `text` is empty. Returns kNotFinite if logits are NaN. Propagates errors
+  /// of CheckSampler and of Runner::Explain, for example if a token is outside the vocabulary. The
+  /// time to read a token is linear in the number of positions before it.
   Result<std::vector<int32_t>> Continue(std::span<const int32_t> text,
                                         const GenerationOptions& options);
 

@@ -1,10 +1,11 @@
 #ifndef STOWAGE_TRAIN_MERGED_MODEL_H_
 #define STOWAGE_TRAIN_MERGED_MODEL_H_
 
-// Writes a fine-tuned model in the format of Hugging Face's transformers. The result is either one
-// safetensors file of all weights, with adapters merged, or a folder with model.safetensors,
-// config.json and the tokenizer. AutoModelForSequenceClassification loads the folder of a
-// classifier, and sentence-transformers the folder of a model that embeds texts.
+// Writes a fine-tuned model in the format of Hugging Face's transformers. SaveMerged writes one
+// safetensors file of all weights, with adapters merged. SaveModelFolder writes a folder with this
+// file as model.safetensors, config.json and the tokenizer. AutoModelForSequenceClassification
+// loads the folder of a classifier, and sentence-transformers the folder of a model that embeds
+// texts.
 //
 //   Status merged = SaveMerged(tuning, training.step(), *OutputFile::Claim("whole"));
 //
@@ -13,8 +14,8 @@
 //   ...                                                        // training
 //   Status saved = SaveModelFolder(tuning, training.step(), *folder);
 //
-// MergedRows computes merged weights, W + alpha / rank B A, a few rows at a time. With DoRA, they
-// are scaled so that the norm of each output's weights is its magnitude (nn/lora.h).
+// MergedRows computes merged weights, W + alpha / rank B A, for any range of rows. With DoRA, they
+// are scaled so that the norm of each output's weights is the output's magnitude (nn/lora.h).
 
 #include <cstdint>
 #include <span>
@@ -32,18 +33,21 @@
 
 namespace stowage {
 
-/// Reads the rows of a param of the base with its adapter merged.
+/// Reads rows of a param of the base, with the param's adapter merged.
 class MergedRows {
  public:
-  /// Creates a reader. `tuning` and `param`, a param of its base, must outlive it. With DoRA, reads
-  /// the param once. Propagates errors of ReadLoraMatrices. Returns kIo if reading fails.
+  /// Creates a reader of `param`, a param of the tuning's base, with the adapter of `runner`.
+  /// `tuning` and `param` must outlive the reader. Requires that the tuning has adapters if `param`
+  /// has one in `runner`. With DoRA, reads the whole param. Propagates errors of ReadLoraMatrices.
+  /// Returns kIo if reading fails.
   static Result<MergedRows> Of(const FineTuning& tuning, const Runner& runner,
                                const PretrainedParam& param);
 
-  /// Returns whether the param's layer has an adapter. If not, the rows are the base's.
+  /// Returns whether the param's layer has an adapter. If it has none, Read returns the rows of the
+  /// base's file.
   bool is_adapted() const { return lora_.rank > 0; }
 
-  /// Reads rows from `first` on until `to` is full. The rows of a vector are its elements. The
+  /// Reads rows from row `first` on until `to` is full. Each element of a vector is a row. The
   /// preconditions of PretrainedModel::ReadFloats apply. Returns kIo if reading fails.
   Status Read(int64_t first, std::span<float> to) const;
 
@@ -62,25 +66,27 @@ class MergedRows {
 
 /// Writes all weights of the model to a safetensors file, under Hugging Face's names and in the
 /// tuning's dtype, a few rows at a time. Adapters are merged. Weights that are trained without
-/// adapters are the runner's, and PretrainedModel::kept are the base's. Together with the model's
-/// config.json, the file loads like any model. Requires that the tuning has adapters, or classifies
-/// or embeds texts. Returns kIo if reading or writing fails, and kNotFinite if a weight is NaN or
-/// infinite; the file is then unchanged.
+/// adapters are read from `runner`, and the tensors of PretrainedModel::kept from the base's file.
+/// Together with the model's config.json, the file loads like any model. Requires that the tuning
+/// has adapters, or that the model classifies or embeds texts. Returns kIo if reading or writing
+/// fails, and kNotFinite if a param or state of `runner` is NaN or infinite. On an error, the file
+/// is unchanged.
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 
-/// Returns the path of model.safetensors in a folder, or "" if `folder` is "".
+/// Returns the path of model.safetensors in `folder`, or "" if `folder` is "".
 std::string ModelFolderWeightsPath(const std::string& folder);
 
 /// The files of a model that classifies or embeds texts, claimed for writing.
 class ModelFolder {
  public:
-  /// Creates the folder if necessary, and claims the files. `tokenizer` is the path of the
-  /// tokenizer. Files in its folder that belong to a tokenizer, such as tokenizer_config.json, are
-  /// copied too. `settings` are additional files, with their names in the folder
-  /// (SentenceTransformerFiles). Returns kIo if the folder cannot be created or a file not read,
-  /// and kInvalidArgument if config.json is not a JSON object. Propagates errors of
-  /// OutputFile::Claim.
+  /// Creates `folder` if it does not exist, and claims the files (OutputFile in base/files.h).
+  /// `base` must be a model in a folder with a config.json. `tokenizer` is the path of the
+  /// tokenizer, which SaveModelFolder copies as tokenizer.json. It also copies files next to it
+  /// that belong to a tokenizer, such as tokenizer_config.json. `settings` are additional files to
+  /// write, such as the files of SentenceTransformerFiles. Returns kNotFound or kIo if config.json
+  /// cannot be read, kIo if the folder cannot be created, and kInvalidArgument if config.json is
+  /// not a JSON object. Propagates errors of OutputFile::Claim.
   static Result<ModelFolder> Claim(const std::string& folder,
                                    const PretrainedModel& base,
                                    const std::string& tokenizer,
@@ -100,10 +106,12 @@ class ModelFolder {
   std::vector<std::pair<OutputFile, std::string>> settings_;
 };
 
-/// Writes the model of `runner`: its weights, as SaveMerged does, its config.json, the files of the
-/// tokenizer, and the settings. The config.json is the base's with the architecture, a classifier's
-/// labels, an encoder's dropout rates in training, and the dtype. Propagates errors of SaveMerged.
-/// Returns kIo if reading or writing fails.
+/// Writes the model of `runner`: the weights, as SaveMerged does, the files of the tokenizer, the
+/// settings, and config.json. In the config.json of the base, the architecture, the labels of a
+/// classifier, the dropout rates of an encoder and the dtype are replaced by the values of
+/// `tuning`. config.json is written last, so a folder without it is incomplete. Requires that the
+/// model classifies or embeds texts. Propagates errors of SaveMerged. Returns kIo if reading or
+/// writing fails.
 Status SaveModelFolder(const FineTuning& tuning, const Runner& runner,
                        const ModelFolder& folder);
 

@@ -1,12 +1,12 @@
 #ifndef STOWAGE_TRAIN_PLAN_CACHE_H_
 #define STOWAGE_TRAIN_PLAN_CACHE_H_
 
-// Caches plans in this process, and in a folder that other processes share.
+// Caches plans in the memory of this process, and in a folder that processes can share.
 //
 // A key is the complete input of planning, and an entry is used only if its key is equal byte for
-// byte. Damaged entries, and entries whose key differs but has the same hash, are ignored and
-// reported. Any number of processes may write to the folder, because entries are written
-// atomically. Deleting the folder costs nothing but time.
+// byte. Find ignores damaged entries, and entries of another key with the same hash, and reports
+// them in Lookup::note. Any number of processes may write to the folder, because entries are
+// written atomically. The folder may be deleted at any time. Plans are then computed again.
 //
 //   PlanCache cache("/home/me/.cache/stowage");
 //   PlanCache::Lookup found = cache.Find(key);
@@ -23,28 +23,28 @@
 
 namespace stowage {
 
-/// How a plan used the cache.
+/// How a plan used the cache: kOff without a cache, kMiss if it was computed, kHit if it was found.
 enum class CacheUse { kOff, kMiss, kHit };
 /// Returns "off", "miss" or "hit".
 std::string_view CacheUseName(CacheUse use);
 
 class PlanCache {
  public:
-  /// Creates a cache in memory, and in `folder` unless it is "". Copies share their memory, so only
-  /// one thread at a time may use them.
+  /// Creates a cache in memory and, unless `folder` is "", in `folder`. Copies of the object share
+  /// the cache in memory, so only one thread at a time may use an object or its copies.
   explicit PlanCache(std::string folder = {});
 
   struct Lookup {
     std::optional<std::string> content = {};
-    std::string note = {};  // why an entry was ignored
+    std::string note = {};  // why an entry was ignored; "" if none was
   };
   Lookup Find(std::string_view key) const;
 
-  /// Stores an entry. Returns kIo if the folder cannot be created or written to; the entry is then
-  /// only in memory.
+  /// Stores an entry, replacing an entry of the same key. Returns kIo if the folder cannot be
+  /// created or written to. The entry is then only in memory.
   Status Store(std::string_view key, std::string content);
 
-  /// Drops the entries in the memory of all copies. The folder is unchanged.
+  /// Removes all entries from memory, for all copies of this object. The folder is unchanged.
   void Forget() const;
 
   const std::string& folder() const { return folder_; }
@@ -58,18 +58,19 @@ class PlanCache {
   std::shared_ptr<Memory> memory_;
 };
 
-/// Returns $XDG_CACHE_HOME/stowage, or ~/.cache/stowage if that variable is not set. Returns "" if
-/// neither XDG_CACHE_HOME nor HOME is set.
+/// Returns $XDG_CACHE_HOME/stowage, or $HOME/.cache/stowage if XDG_CACHE_HOME is not set or empty.
+/// Returns "" if both variables are not set or empty.
 std::string DefaultPlanCacheFolder();
 
-/// Returns the graph (ir/graph_bytes.h), plan and costs of a fitted step as bytes. The passes are
-/// omitted, since they describe the planning run.
+/// Returns the graph (ir/graph_bytes.h), plan and costs of a fitted step as bytes.
+/// FittedStep::passes is omitted, since it describes how the step was planned.
 std::string FittedStepToBytes(const FittedStep& step);
 
-/// Parses the result of FittedStepToBytes, and validates graph and plan like any others. Only the
-/// fingerprint of the graph is not checked: this would take as long as everything else, and the
-/// cache's digest covers both. Returns kInvalidArgument if the bytes are not a fitted step, or the
-/// plan is not valid according to ValidatePlan.
+/// Parses the result of FittedStepToBytes, and validates the graph and the plan
+/// (planner/validate_plan.h). The fingerprint of the graph is not compared, since computing it
+/// would double the time. The digest that PlanCache stores with an entry covers the graph and the
+/// fingerprint. Returns kInvalidArgument if the bytes are not a fitted step, or if the plan is not
+/// valid according to ValidatePlan.
 Result<FittedStep> FittedStepFromBytes(std::string_view bytes);
 
 }  // namespace stowage

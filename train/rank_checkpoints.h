@@ -2,8 +2,8 @@
 #define STOWAGE_TRAIN_RANK_CHECKPOINTS_H_
 
 // Saves and loads checkpoints of a step whose params and states are sharded across ranks
-// (Sharding). A checkpoint consists either of a shard per rank or of whole values, which a run with
-// any number of ranks can load.
+// (Sharding). A checkpoint consists either of one shard file per rank and an index
+// (runtime/checkpoint.h), or of whole values. A run with any number of ranks can load both kinds.
 //
 //   Result<std::vector<uint64_t>> shards =
 //       SaveShards(step, values, "run.safetensors", 400, {}, collectives);
@@ -21,7 +21,7 @@
 //     SaveCheckpoint(session->front(), file, done);
 //   }
 //
-// All functions except session() are collective, so every rank must call them.
+// All functions except WholeValues::session are collective: every rank must call them.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,25 +42,28 @@
 
 namespace stowage {
 
-/// Saves this rank's shard, and returns the digests of the shards of all ranks, for SaveShardIndex.
-/// Either all ranks succeed, or all return the same error: the error of the lowest rank that has
-/// one, or kRankLost. `collectives` may be null if there is only one rank.
+/// Saves this rank's shard of checkpoint `number` of the series `path`, and returns the digests of
+/// the shards of all ranks, for SaveShardIndex. Either all ranks succeed, or all return the error
+/// of the lowest rank that failed. If a rank is lost, the others return kRankLost. `collectives`
+/// may be null if there is only one rank.
 Result<std::vector<uint64_t>> SaveShards(
     const Runner& step, const RankValues& values, const std::string& path,
     int64_t number, const CheckpointBase& base, Collectives* collectives);
 
-/// Writes the bytes of a whole param or state to `bytes`.
+/// Writes all bytes of `leaf`, a param or state that is not sharded, to `bytes`.
 using WholeSource =
     std::function<Status(const ValueInfo& leaf, std::span<std::byte> bytes)>;
 
-/// Sets the params and states of `step` to the values of rank 0's `source`: to the whole value, or
-/// to this rank's shard of it. Uses memory for the largest value in addition to the arena.
-/// Propagates errors of the source and of Runner::WriteBytes. Returns kRankLost if a rank is lost.
+/// Sets the params and states of `step` to the values that `source` provides on rank 0. A rank that
+/// has only a shard of a value receives its shard, and other values are copied whole. `source` is
+/// called only on rank 0. Uses a few times the memory of the largest value in addition to the
+/// arena. Propagates errors of the source and of Runner::WriteBytes. Returns kRankLost if a rank is
+/// lost.
 Status ScatterValues(const RankValues& values, Collectives& collectives,
                      const WholeSource& source, Runner& step);
 
 /// Gathers whole params and states on rank 0, in memory outside the arena. Rank 0 needs memory for
-/// all of them, and other ranks for the largest.
+/// all values, and other ranks for the largest value.
 class WholeValues {
  public:
   /// Allocates the values of `step`, which must be the step of a single rank. `backend` and
@@ -72,12 +75,13 @@ class WholeValues {
   /// result is null on all ranks but rank 0.
   Session* session() { return session_.get(); }
 
-  /// Gathers the values of the `step` of all ranks. Propagates errors of Runner::ReadBytes. Returns
-  /// kRankLost if a rank is lost.
+  /// Copies the params and states of `step` to session() on rank 0, with shards joined to whole
+  /// values. Propagates errors of Runner::ReadBytes. Returns kRankLost if a rank is lost.
   Status Gather(const Runner& step);
 
-  /// Scatters rank 0's values to the `step` of all ranks, whole or as shards. Propagates errors of
-  /// Runner::ReadBytes and WriteBytes. Returns kRankLost if a rank is lost.
+  /// Sets the params and states of `step` on every rank to the values of session() on rank 0, as
+  /// ScatterValues does. Propagates errors of Runner::ReadBytes and WriteBytes. Returns kRankLost
+  /// if a rank is lost.
   Status Scatter(Runner& step);
 
  private:

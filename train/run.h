@@ -2,8 +2,8 @@
 #define STOWAGE_TRAIN_RUN_H_
 
 // Runs a training from its first step to its last, including batches, scheduled learning rates,
-// evaluations, early stopping and checkpoints. The command-line tool, the Python package and C++
-// programs share it.
+// evaluations, early stopping and checkpoints. The command-line tool and the Python package use it,
+// and C++ programs can.
 //
 //   class Digits : public RunData {
 //    public:
@@ -24,9 +24,9 @@
 //           {.data = data, .saver = &*checkpoints}, *start);
 //   if (result.ok()) Print(result->evaluation->loss);
 //
-// If the same program runs a second time, it continues from the checkpoint and computes the same
-// bits as an uninterrupted run. Clipping, weight decay, loss scaling and gradient accumulation are
-// settings of the step (TrainOptions), not of the run.
+// If the same program runs a second time, it continues from the checkpoint. The results are
+// bit-equal to the results of an uninterrupted run. Clipping, weight decay, loss scaling and
+// gradient accumulation are settings of the step (TrainOptions), not of the run.
 
 #include <cstddef>
 #include <cstdint>
@@ -51,21 +51,27 @@ struct RunSpec {
   int64_t stop_at = 0;  // last step of this call; 0 means `steps`
   double steps_per_epoch = 1;
   LearningRateSchedule schedule = {};
-  /// Returns the learning rate of a step. Called once before each step. If empty, `schedule`
-  /// determines the rate.
+  /// Returns the learning rate of `step`. Called once for each step, before the step starts. If
+  /// empty, `schedule` determines the rate.
   std::function<double(int64_t step)> rate = {};
-  /// Returns the value at a step of an input of a ParamGroup, such as "lr:backbone". May be empty
-  /// if the groups have no inputs.
+  /// Returns the value of a ParamGroup's input (autodiff/param_groups.h), such as "lr:backbone", at
+  /// `step`. May be empty if the groups have no inputs.
   std::function<double(std::string_view input, int64_t step)> group_input = {};
   int64_t seed = 1;  // for dropout and stochastic rounding
   /// The number of steps between checkpoints, and between evaluations that count for `patience`. 0
-  /// means only after the last step, after which the run always evaluates and saves. The run also
-  /// evaluates before each checkpoint, which may be the best.
+  /// means only after the last step. After the last step, the run always evaluates, if there is a
+  /// validation set, and saves. It also evaluates before every other checkpoint, since that
+  /// checkpoint may be the best.
   int64_t save_every = 0;
   int64_t eval_every = 0;
-  /// The run stops after this number of evaluations without a lower loss. 0 means that it does not.
+  /// The run stops after this number of consecutive evaluations without a new lowest loss. 0 means
+  /// that it never stops early.
   int64_t patience = 0;
-  /// Undoes steps that compute NaN or infinity (FiniteGuard). If false, such steps end the run.
+  /// Undoes a step whose loss, params or states become NaN or infinite (FiniteGuard in
+  /// train/state_backup.h). If false, a non-finite loss ends the run, and non-finite params or
+  /// states are noticed only through the loss of a later step or by a checkpoint. In either case, a
+  /// step with loss scaling skips its update if gradients are not finite. Run (below) limits the
+  /// number of consecutive skipped steps.
   bool skips_nonfinite = false;
 
   int64_t last_step() const { return stop_at > 0 ? stop_at : steps; }
@@ -77,8 +83,8 @@ struct RunSpec {
   }
 };
 
-/// The result on the validation set. If the step keeps averaged weights (TrainOptions::ema), the
-/// evaluation uses them.
+/// The result on the validation set. If the step keeps averages of the weights (TrainOptions::ema),
+/// they are evaluated instead of the weights.
 struct Evaluation {
   double loss = 0;
   std::optional<double> accuracy = {};  // accuracy of a classifier, in [0, 1]
@@ -99,12 +105,12 @@ struct StepFigures {
   double tokens_per_second = 0;
 };
 
-/// The measurements of all steps of a run.
+/// The measurements of all steps of one call of Run.
 struct RunFigures {
   std::optional<double> loss;  // loss of the last step that was not skipped
   int64_t steps = 0;
   int64_t skipped = 0;
-  /// Heap allocations during steps, or nullopt if the observer does not count them.
+  /// Heap allocations during steps, or nullopt if RunObserver::HeapAllocations does not count them.
   std::optional<int64_t> heap_allocations = 0;
   int64_t bytes_sent = 0;  // sent from this rank to others during steps
 };
@@ -114,17 +120,19 @@ class RunData {
  public:
   virtual ~RunData() = default;
 
-  /// Returns which program runs `step`: 0 for the training step, or an index into
-  /// TrainingSpec::shapes that counts from 1.
+  /// Returns the number of the program that runs `step`: 0 for the training step, or i + 1 for
+  /// element i of TrainingSpec::shapes.
   virtual size_t ShapeOf(int64_t /*step*/) { return 0; }
-  /// Writes the batch of step `number`, which must depend only on that number, to the inputs of
-  /// `step` other than "lr", "step" and "seed".
+  /// Writes the batch of step `number` to all inputs of `step` other than "lr", "step", "seed" and
+  /// the inputs of ParamGroups. The batch must depend only on `number`.
   virtual Status WriteBatch(Runner& step, int64_t number) = 0;
-  /// Returns the number of tokens or examples in a batch of that shape. 0 means unknown.
+  /// Returns the number of tokens or examples in a batch of `shape`, a result of ShapeOf. 0 means
+  /// unknown.
   virtual int64_t tokens_per_step(size_t /*shape*/) const { return 0; }
   /// Returns whether there is a validation set, which is held out of training.
   virtual bool has_held_out() const { return false; }
-  /// Evaluates the validation set. Returns nullopt if a stop interrupts it.
+  /// Evaluates the validation set. Called only if has_held_out() is true. Returns nullopt if a stop
+  /// interrupts the evaluation.
   virtual Result<std::optional<Evaluation>> Evaluate(Training& /*training*/) {
     return std::optional<Evaluation>();
   }
@@ -136,23 +144,27 @@ class RunObserver {
   virtual ~RunObserver() = default;
 
   virtual void OnStep(const StepFigures& /*figures*/) {}
-  /// Called after a step that had no effect, with the reason `why` and its `outcome` for the run.
+  /// Called after a step whose update was skipped or undone. `why` is the reason, and `outcome`
+  /// describes what was skipped or undone.
   virtual void OnSkipped(const StepFigures& /*figures*/,
                          const std::string& /*why*/,
                          std::string_view /*outcome*/) {}
-  /// Called after an evaluation of the values after `step`. `counts` is true if the evaluation is
-  /// due by eval_every, so that it counts for early stopping.
+  /// Called after the last step, and after each step at which RunSpec::eval_every requires an
+  /// evaluation. `evaluation` is nullopt if there is no validation set. `counts` is true if the
+  /// evaluation counts for early stopping.
   virtual void OnEvaluation(int64_t /*step*/,
                             const std::optional<Evaluation>& /*evaluation*/,
                             bool /*counts*/) {}
-  /// Called if a checkpoint before the last step could not be written. Returns OK to continue
-  /// without it, or an error to end the run. The default returns `error`.
+  /// Called if a checkpoint before the last step fails with kIo. Other errors end the run without
+  /// this call. Returns OK to continue without it, or an error to end the run. The default returns
+  /// `error`.
   virtual Status OnUnsaved(const Error& error) { return error; }
-  /// Called before every step. A number other than 0, such as a signal's, ends the run after the
+  /// Called at least once before every step, and again while started steps complete and after
+  /// evaluations. A result other than 0, such as the number of a signal, ends the run after the
   /// steps that have been started.
   virtual int StopAsked() { return 0; }
-  /// Returns whether OnStep reads params or states. If so, no step starts before OnStep has
-  /// returned, even on asynchronous devices.
+  /// Returns whether OnStep reads params or states. If true, the next step starts only after OnStep
+  /// has returned, even on asynchronous devices.
   virtual bool reads_values() const { return false; }
   /// Returns the number of heap allocations of the process, or nullopt if they are not counted.
   virtual std::optional<int64_t> HeapAllocations() { return std::nullopt; }
@@ -163,9 +175,9 @@ class RunSaver {
  public:
   virtual ~RunSaver() = default;
 
-  /// Saves the values after `step`: as the newest checkpoint unless `best_alone`, and as the best
-  /// checkpoint if `held_out_loss`, the validation loss, is given and is the lowest. Returns
-  /// kNotFinite, and saves nothing, if a value is NaN or infinite.
+  /// Saves the values after `step`. They become the newest checkpoint unless `best_alone` is true.
+  /// They also become the best checkpoint if `held_out_loss`, the validation loss, is given and is
+  /// the lowest so far. Returns kNotFinite, and saves nothing, if a value is NaN or infinite.
   virtual Status Save(Training& training, int64_t step,
                       const EvaluationHistory& history,
                       std::optional<double> held_out_loss, bool best_alone) = 0;
@@ -176,8 +188,8 @@ class RunPeers {
  public:
   virtual ~RunPeers() = default;
 
-  /// Returns the number of the lowest rank whose `own` is not 0, or 0 if there is none. All ranks
-  /// must call it. Returns kRankLost if a rank is lost.
+  /// Returns the value of `own` on the lowest rank where it is not 0, or 0 if it is 0 on all ranks.
+  /// All ranks must call it. Returns kRankLost if a rank is lost.
   virtual Result<int> AnyOf(int own) = 0;
   virtual int64_t bytes_sent() const = 0;
 };
@@ -203,23 +215,25 @@ struct RunResult {
   std::optional<Evaluation> evaluation = {};
   EvaluationHistory history = {};
   RunFigures figures = {};
-  /// The status of the checkpoint after the last step. If it is an error, the run is complete all
-  /// the same.
+  /// The status of the checkpoint after the last step. If it is an error, Run has nevertheless
+  /// completed all steps.
   Status saved = {};
 };
 
-/// Evaluates after `step`, with the averaged weights if the step keeps averages
-/// (train/state_backup.h). Returns kNotFinite if the loss is NaN or infinite. Propagates errors of
-/// `data`.
+/// Evaluates the values after `step`, with the averaged weights if the step keeps averages
+/// (train/state_backup.h). Returns nullopt if `data` has no validation set, or if a stop interrupts
+/// the evaluation. Returns kNotFinite if the validation loss is NaN or infinite. Propagates errors
+/// of `data` and of AveragedWeights.
 Result<std::optional<Evaluation>> EvaluateRun(Training& training, RunData& data,
                                               int64_t step);
 
-/// Runs the steps after `start` up to spec.last_step(). Params and states must have values.
-/// Returns kInvalidArgument if the steps of `start` and `spec` are out of order, if there are to be
-/// evaluations without a validation set, if there is a `patience` without `eval_every`, or if
-/// inputs of groups have no `group_input`. Returns kNotFinite, with the step, if a loss is NaN or
-/// infinite and such steps are not skipped, or if 10 consecutive steps were skipped (50 with a
-/// dynamic loss scale, which each of them lowers). Propagates errors of the runner and of `parts`.
+/// Runs the steps after `start` up to spec.last_step(). Params and states must have values. Returns
+/// kInvalidArgument unless 0 <= start.done <= spec.last_step() <= spec.steps, if `eval_every` is
+/// set without a validation set, if `patience` is set without `eval_every`, or if ParamGroups have
+/// inputs and `group_input` is empty. Returns kNotFinite, with the step, if a training loss is NaN
+/// or infinite and `skips_nonfinite` is false, if a validation loss is NaN or infinite, or if 10
+/// consecutive steps were skipped (50 with a dynamic loss scale, since each skipped step lowers
+/// it). Propagates errors of the runner and of `parts`.
 Result<RunResult> Run(Training& training, const RunSpec& spec,
                       const RunParts& parts, const RunStart& start = {});
 

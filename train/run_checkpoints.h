@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_RUN_CHECKPOINTS_H_
 #define STOWAGE_TRAIN_RUN_CHECKPOINTS_H_
 
-// Manages the checkpoints of a run (train/run.h). It starts a training, or resumes it if the file
-// exists, and saves the newest values, the last few, and the best.
+// Manages the checkpoints of a run (train/run.h). RunCheckpoints starts a training, or resumes it
+// if the checkpoint exists. It saves the newest checkpoint, the last few, and the best.
 //
 //   Result<RunCheckpoints> checkpoints =
 //       RunCheckpoints::Claim("model.safetensors", {.keep_last = 3, .keep_best = true});
@@ -15,8 +15,9 @@
 //   model.step-500.safetensors    of them has the same content as model.safetensors
 //   model.best.safetensors        the checkpoint with the lowest validation loss
 //
-// If a run is killed, the newest checkpoint remains complete. Values that are NaN or infinite are
-// never saved. CheckpointSeries manages only the files:
+// If a run is killed, the newest checkpoint is still complete, because files are replaced
+// atomically. Values that are NaN or infinite are never saved. CheckpointSeries manages only the
+// files:
 //
 //   Result<CheckpointSeries> series =
 //       CheckpointSeries::Claim("model.safetensors", {.keep_last = 3});
@@ -50,35 +51,43 @@ struct SeriesOptions {
 
 class CheckpointSeries {
  public:
-  /// Writes one checkpoint with these notes, for example with SaveCheckpoint.
+  /// Writes one checkpoint with these notes to the file, for example by calling SaveCheckpoint
+  /// (runtime/checkpoint.h).
   using WriteCheckpoint =
       std::function<Status(const OutputFile&, const RunNotes&)>;
 
-  /// Claims `path`, and the path of the best checkpoint if it is kept, for the lifetime of the
-  /// result. Returns kInvalidArgument if `keep_last` is below 1. Propagates errors of
-  /// OutputFile::Claim.
+  /// Claims `path` and, if the best checkpoint is kept, its path for the lifetime of the result
+  /// (OutputFile in base/files.h). Returns kInvalidArgument if `keep_last` is below 1. Propagates
+  /// errors of OutputFile::Claim.
   static Result<CheckpointSeries> Claim(const std::string& path,
                                         const SeriesOptions& options = {});
 
-  /// Saves the newest checkpoint, and removes checkpoints of this run that precede the last
-  /// `keep_last`. Files of other runs are never removed. Propagates errors of `write`.
+  /// Saves the newest checkpoint, and a checkpoint of `step` if `keep_last` is above 1. Then
+  /// removes older checkpoints of steps, except for the last `keep_last`. Only checkpoints that
+  /// this object has saved are removed, so the files of other runs and of the run before a
+  /// resumption remain. An existing checkpoint of the same step is replaced. Propagates errors of
+  /// `write` and of OutputFile::Claim.
   Status Save(int64_t step, const RunNotes& notes,
               const WriteCheckpoint& write);
 
   /// Saves the best checkpoint and returns true if `held_out_loss`, the validation loss, is finite
-  /// and the lowest of this series. Requires that the best checkpoint is kept.
+  /// and the lowest of this series. Otherwise saves nothing and returns false. Requires
+  /// SeriesOptions::keep_best. Propagates errors of `write`.
   Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
                           const WriteCheckpoint& write);
 
-  /// Saves after an evaluation. Calls SaveIfBest if the best is kept and `held_out_loss` is given,
-  /// and then Save unless `best_alone`. Because of this order, a run that is killed in between
-  /// resumes before this step and repeats its evaluation.
+  /// Saves after an evaluation. Calls SaveIfBest if the best checkpoint is kept and `held_out_loss`
+  /// is given, and then Save unless `best_alone` is true. If SaveIfBest fails, Save is still
+  /// called, and the error is returned. Because of this order, a run that is killed between the two
+  /// calls resumes from an earlier step and repeats the evaluation.
   Status Save(int64_t step, const RunNotes& notes, const WriteCheckpoint& write,
               std::optional<double> held_out_loss, bool best_alone);
 
-  /// Continues the series of a run that is resumed. The existing best checkpoint counts if its
-  /// notes do not contradict `subject`. Otherwise it will be replaced, and the result is a line
-  /// that says so. Returns an error if the file of the best is not a checkpoint.
+  /// Continues the series of a run that is resumed. If the notes of the existing best checkpoint do
+  /// not contradict `subject`, its loss is the lowest so far, and the result is "". Otherwise the
+  /// first SaveIfBest will replace it, and the result is a line that says so. Notes that only one
+  /// of the two has do not contradict. Returns an error if the file of the best checkpoint is not a
+  /// checkpoint.
   Result<std::string> Continue(const RunNotes& subject = {});
 
   const std::string& path() const { return newest_.path(); }
@@ -102,7 +111,8 @@ class CheckpointSeries {
   std::optional<double> best_loss_;
 };
 
-/// Return the paths of the best checkpoint of a series, and of the checkpoint of a step.
+/// BestPath returns the path of the best checkpoint of the series `path`. StepPath returns the path
+/// of its checkpoint of `step`.
 std::string BestPath(const std::string& path);
 std::string StepPath(const std::string& path, int64_t step);
 
@@ -113,7 +123,7 @@ inline constexpr std::string_view kEvaluationsNote = "evaluations";
 /// kInvalidArgument if the note is malformed.
 Result<EvaluationHistory> HistoryOf(const CheckpointInfo& checkpoint);
 
-/// Returns `notes` with the history of a run, if it has evaluated.
+/// Returns `notes` with a note that holds `history`, unless the history is empty.
 RunNotes NotesWith(RunNotes notes, const EvaluationHistory& history);
 
 class RunCheckpoints : public RunSaver {
@@ -124,13 +134,15 @@ class RunCheckpoints : public RunSaver {
                                       const SeriesOptions& options = {},
                                       RunNotes notes = {});
 
-  /// Loads the checkpoint, or initializes params and states with `seed` if there is none, and
-  /// returns the progress of the run. Propagates errors of LoadCheckpoint. Returns kInvalidArgument
-  /// if the newest or the best checkpoint is of a run with other notes. Returns kUnsupported if
-  /// this rank has only its shard of a param (train/rank_checkpoints.h).
+  /// Initializes params and states with `seed`, and then loads the newest checkpoint if it exists.
+  /// Returns the progress of the run. Propagates errors of LoadCheckpoint. Returns kInvalidArgument
+  /// if the newest or the best checkpoint has another value of a note that was given to Claim.
+  /// Returns kUnsupported if params are sharded across ranks (Sharding::kWeights);
+  /// train/rank_checkpoints.h saves and loads them.
   Result<RunStart> Begin(Training& training, uint64_t seed);
 
-  /// Does the same, but if there is no checkpoint, changes nothing and returns nullopt.
+  /// Loads the newest checkpoint, as Begin does. If it does not exist, changes nothing and returns
+  /// nullopt.
   Result<std::optional<RunStart>> Resume(Training& training);
 
   Status Save(Training& training, int64_t step,

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_RUN_LOG_H_
 #define STOWAGE_TRAIN_RUN_LOG_H_
 
-// Logs a run (train/run.h) as CSV or for TensorBoard. Each step is a row, which is flushed when it
-// is complete.
+// Logs a run (train/run.h) as CSV or for TensorBoard. Each step is a row of the log. A row is
+// flushed when it is complete.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(RunLog log, RunLog::Open("run.csv"));
 //   STOWAGE_RETURN_IF_ERROR(
@@ -12,16 +12,16 @@
 //   log.End();
 //   if (!log.status().ok()) Print(log.status().error().message);
 //
-// An observer of the program's own can forward its calls to the log. If the path is a file, the log
-// is CSV with the columns below. Missing and non-finite values are empty, and a resumed run
-// appends:
+// A program that has its own RunObserver can call the log's functions from it. If the path is not a
+// folder, the log is a CSV file with the columns below. Missing and non-finite values are empty. A
+// resumed run appends to the file.
 //
 //   step,epoch,loss,lr,grad_norm,step_seconds,tokens_per_second,arena_bytes,budget_bytes,
 //   validation_loss
 //
 // If the path is a folder that exists, or ends in "/", the log is an event file of TensorBoard
-// (report/tensorboard.h) in the folder, with scalars of the same names. A resumed run adds a file,
-// which supersedes the later steps of earlier files.
+// (report/tensorboard.h) in the folder, with scalars of the same names. A resumed run adds a file.
+// From its first step on, it replaces the steps in earlier files.
 
 #include <cstdint>
 #include <fstream>
@@ -50,13 +50,14 @@ class RunLog : public RunObserver {
   /// the folder cannot be created or written to.
   static Result<RunLog> Open(const std::string& path);
 
-  /// Starts the log after step `done` of `run`. If `done` is 0, the log is new. Otherwise it
-  /// continues after the row of that step, and later rows, whose steps the run repeats, are
-  /// removed. Returns kIo if reading or writing fails, and kInvalidArgument if the file is not a
-  /// log.
+  /// Starts the log of `run` after step `done`. If `done` is 0, the log is new, and replaces the
+  /// content of an existing file. Otherwise the log continues after the row of step `done`. Later
+  /// rows are removed, since the run repeats their steps. Returns kIo if reading or writing fails.
+  /// Returns kInvalidArgument if `done` is above 0 and the file is not empty and not a log.
   Status Begin(int64_t done, const RunSpec& run, const Memory& memory);
 
-  /// Adds the row of a step. If an evaluation is due after the step, the row stays open until then.
+  /// Adds the row of a step. If an evaluation is due after the step, the row is completed after the
+  /// evaluation.
   void OnStep(const StepFigures& figures) override;
   void OnSkipped(const StepFigures& figures, const std::string& /*why*/,
                  std::string_view /*outcome*/) override {
@@ -65,10 +66,11 @@ class RunLog : public RunObserver {
   /// Completes the open row.
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
-  /// Completes a row that is open because a stop omitted its evaluation.
+  /// Completes the last row if a stop prevented its evaluation. Call it after Run.
   void End() { EndRow(std::nullopt); }
 
-  /// Returns kIo if a row could not be written. The run then continues without the rest of the log.
+  /// Returns kIo if a row could not be written. A write error does not end the run, but the rows
+  /// after it are lost.
   Status status() const;
 
  private:

@@ -2,15 +2,15 @@
 #define STOWAGE_TRAIN_SENTENCE_TRANSFORMER_H_
 
 // Reads and writes the files that sentence-transformers adds to a model that embeds texts:
-// modules.json, the configuration of its pooling, sentence_bert_config.json and
+// modules.json, the config.json of the pooling, sentence_bert_config.json and
 // config_sentence_transformers.json.
 //
 //   Result<SentenceTransformer> beside = ReadSentenceTransformer("all-MiniLM-L6-v2", 384);
 //   beside->pooling == Pooling::kMean && beside->normalizes
 //
-// The reader supports files of versions 2 to 6. A setting that changes embeddings and is not
-// supported, such as a Dense module, results in an error that names it. All these versions can read
-// the written files.
+// ReadSentenceTransformer supports files of sentence-transformers versions 2 to 6. It returns an
+// error for a setting that changes embeddings and is not supported, such as a Dense module. All
+// these versions can read the files of SentenceTransformerFiles.
 
 #include <cstdint>
 #include <map>
@@ -35,19 +35,22 @@ struct SentenceTransformer {
   std::map<std::string, std::string> prompts = {};
   std::string default_prompt = {};  // name of the default, or "" for none
 
-  /// Return the prompts that encode_query and encode_document prepend to texts. The query prompt is
-  /// named "query", and the document prompt "document", "passage" or "corpus". If there is none of
-  /// that name, the result is the default prompt, or "" if there is no default.
+  /// QueryPrompt returns the prompt that encode_query of sentence-transformers prepends to a text.
+  /// DocumentPrompt returns the prompt of encode_document. In `prompts`, the query prompt is named
+  /// "query", and the document prompt "document", "passage" or "corpus", in this order of
+  /// precedence. If there is no prompt of these names, the result is the default prompt, or "" if
+  /// there is no default.
   std::string QueryPrompt() const;
   std::string DocumentPrompt() const;
 };
 
-/// Reads the files in the folder of the model at `path`, which is the folder or a file in it. The
-/// model's vectors have `width` elements. Errors name the file and the value. Returns kIo if
-/// reading fails. Returns kInvalidArgument if a file is not JSON, or if the files contradict each
-/// other or the width. Returns kUnsupported for other modules than a Transformer in the folder
-/// itself, Pooling and Normalize, for other poolings than Pooling or several poolings together, for
-/// other similarities than Similarity, for lowercasing, and for unknown settings.
+/// Reads the files of the model at `path`, which is its folder or a file in its folder. Files that
+/// do not exist are skipped. `width` is the number of elements of the model's vectors. Errors name
+/// the file and the value. Returns kIo if reading fails. Returns kInvalidArgument if a file is not
+/// JSON, or if the files contradict each other or `width`. Returns kUnsupported for modules other
+/// than a Transformer in the folder itself, a Pooling and an optional Normalize, in this order, for
+/// a pooling that is not in the enum Pooling, for several poolings, for a similarity that is not in
+/// the enum Similarity, for lowercasing, and for unknown settings that are not null or false.
 Result<SentenceTransformer> ReadSentenceTransformer(const std::string& path,
                                                     int64_t width);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TRAIN_STEP_PLANNER_H_
 #define STOWAGE_TRAIN_STEP_PLANNER_H_
 
-// Fits a step into a budget (planner/fit/fit.h), or returns the cached result for an equal step and
-// equal options.
+// Fits a step into a budget (planner/fit/fit.h). Returns the cached result if an equal step has
+// been planned with equal options.
 //
 //   StepPlanner planner({.build = OfGraph(step),
 //                        .sources = [&] { return std::vector{step}; },
@@ -31,38 +31,45 @@ namespace stowage {
 /// The step to plan, and the options of planning.
 struct StepQuestion {
   StepBuilder build = {};
-  /// Returns all graphs from which `build` builds. Called only if there is a cache.
+  /// Returns all graphs on which the results of `build` depend, for the key of the cache. Must not
+  /// be empty if there is a cache, and is not called otherwise.
   std::function<Result<std::vector<Graph>>()> sources = {};
-  /// A string of everything else on which the results of `build` depend.
+  /// A string that describes everything else on which the results of `build` depend, for the key of
+  /// the cache.
   std::string settings = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
-  /// Measured times of ops. If present, the cost of optimizations is time (FitOptions::cost).
+  /// Measured times of ops. If present, memory optimizations are chosen by time, and
+  /// FitOptions::cost is ignored.
   std::optional<OpTimes> op_times = {};
-  /// The cache. It is not used if the packer has a deadline or `fit` has a custom cost.
+  /// The cache. It is not used if planning has a deadline (PlanOptions::deadline), or if `fit` has
+  /// a custom cost and `op_times` is absent.
   std::optional<PlanCache> cache = {};
 };
 
 struct PlannedStep {
   FittedStep step;
   CacheUse cache = CacheUse::kOff;
-  std::string cache_note = {};  // the error of a cache entry, if any
+  std::string cache_note = {};  // the error of the cache, if any
 };
 
 class StepPlanner {
  public:
-  /// Creates a planner. The backend to which the options refer must outlive it.
+  /// Creates a planner. The backend to which `question.fit` refers must outlive it.
   explicit StepPlanner(StepQuestion question);
 
-  /// Returns the result of StepFitter::Fit for the budget. A cached plan is validated like any
-  /// other. If it is damaged, the step is planned as if there were no entry.
+  /// Returns the result of StepFitter::Fit for the budget. A cached plan is validated before it is
+  /// used. If it is invalid, the step is planned, and `cache_note` is set. If the plan cannot be
+  /// stored in the cache, only `cache_note` is set. Propagates errors of StepFitter::Fit and of
+  /// `sources`.
   Result<PlannedStep> Plan();
 
-  /// Returns the smallest budget for which Plan succeeds. This result is also cached.
+  /// Returns the smallest budget for which Plan succeeds. The result is cached, too. Propagates
+  /// errors of StepFitter::SmallestBudget and of `sources`.
   Result<Bytes> SmallestBudget();
 
-  /// Returns the fitter, for frontiers, the unmodified step, and smallest budgets of other
-  /// optimizations.
+  /// Returns the fitter, which also computes frontiers, the step without memory optimizations, and
+  /// smallest budgets with other optimizations. The fitter does not use the cache.
   StepFitter& fitter() { return fitter_; }
   const StepQuestion& question() const { return question_; }
 

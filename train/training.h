@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TRAIN_TRAINING_H_
 #define STOWAGE_TRAIN_TRAINING_H_
 
-// Creates training sessions; Train is the entry point of this library. From a model, a batch, an
-// optimizer and a budget, it creates a training session that stays inside the budget, on a working
-// device. It applies the memory optimizations that the budget requires. Additional programs, such
-// as evaluation, share the session's weights and the same budget.
+// Creates training sessions. Train is the entry point of this library: from a model, a batch size,
+// an optimizer and a budget, it creates a training session on a CPU or GPU whose memory stays
+// inside the budget. It applies the memory optimizations that the budget requires. Additional
+// programs, such as evaluation, share the session's weights and the budget.
 //
 //   Result<Training> training = Train(
 //       {.model = [](int64_t batch) { return MyModel(batch); },
@@ -21,7 +21,7 @@
 //   step.Step();
 //   Print(training->plan().Explain());  // what each pass did, and the memory of every program
 //
-// Everything is planned before the arena is allocated. TrainingPlanner plans without a device, for
+// All memory is planned before the arena is allocated. TrainingPlanner plans without a device, for
 // example to compute frontiers and smallest budgets. PlanProgram and StepFitter (planner/fit/fit.h)
 // plan custom graphs.
 
@@ -56,9 +56,9 @@ namespace stowage {
 struct ProgramSpec {
   std::string name;   // name of its runner
   ModelFn model;      // its graph, with the params of the training step
-  int64_t batch = 1;  // maximum examples per run; fewer if these do not fit
-  /// If true, a plan omits the program if not even one example fits the budget, or without a
-  /// budget the arena of the step, or if the model returns kUnsupported.
+  int64_t batch = 1;  // maximum examples per run, reduced if they do not fit
+  /// If true, the plan omits the program if one example does not fit the budget, or if the model
+  /// returns kUnsupported. Without a budget, one example must fit the arena of the step.
   bool is_optional = false;
 };
 
@@ -67,34 +67,38 @@ struct ProgramSpec {
 struct ShapeSpec {
   std::string name;  // name of its runner
   ModelFn model;     // the model for this shape, with the same params
-  /// Examples per step, of all ranks together. If absent, TrainingSpec::batch applies. At most this
-  /// number of micro-batches is used.
+  /// Examples per step, of all ranks together. If absent, TrainingSpec::batch applies. Numbers of
+  /// micro-batches in TrainingSpec::optimizations that exceed the examples of this rank are
+  /// ignored.
   std::optional<int64_t> batch = {};
 };
 
 struct TrainingSpec {
   ModelFn model;  // builds the forward graph
-  /// Training steps that share params, states and arena, each with its own plan. They are for
-  /// batches that need less memory than `model`, which should be the largest.
+  /// Additional training steps, for batches of other shapes. They share params, states and arena
+  /// with the step of `model`, but have their own plans. `model` should be the shape that needs the
+  /// most memory.
   std::vector<ShapeSpec> shapes = {};
   int64_t batch = 1;  // examples per step, of all ranks together
-  /// The ranks that run a step together, the rank of this process, and the sharding.
+  /// The number of ranks that run a step together, the rank of this process, and the sharding
+  /// (autodiff/rank_step.h).
   Ranks ranks = {};
   std::string loss = "loss";  // name of a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
-  /// Maximum bytes of the arena, which includes all programs. If absent, the arena is as large as
-  /// the programs need without memory optimizations.
+  /// Maximum bytes of the arena, which all programs use in turn. If absent, the arena has the size
+  /// that the training step needs without memory optimizations, or the size of a larger program.
   std::optional<Bytes> budget = {};
   /// Allowed memory optimizations. If absent, all are allowed (AllOptimizations). Micro-batches
   /// split this rank's shard of the batch.
   std::optional<MemoryOptimizations> optimizations = {};
-  /// Measured times of ops on this machine. If present, optimizations are chosen by time instead of
-  /// numbers of operations.
+  /// Measured times of ops on this machine. If present, memory optimizations are chosen by time
+  /// instead of by the number of operations.
   std::optional<OpTimes> op_times = {};
-  /// Packer and alignment. The planner sets budget, weights and device.
+  /// The packer, the alignment and other options of planning. TrainingPlanner replaces `budget`,
+  /// `weights` and `device`.
   PlanOptions planning = {};
-  /// Called as FitOptions::on_choice.
+  /// Called by the planner as FitOptions::on_choice (planner/fit/fit.h).
   std::function<void()> on_choice = {};
   /// The plan cache. If absent, plans are not cached.
   std::optional<PlanCache> cache = {};
@@ -115,51 +119,55 @@ struct PlannedShape {
   FittedStep step;
 };
 
-/// The memory and programs of a training, before the arena is allocated.
+/// The planned programs of a training, and their memory.
 struct TrainingPlan {
   FittedStep step;
   std::vector<PlannedShape> shapes = {};
   std::vector<PlannedProgram> programs = {};  // additional programs
   CacheUse cache = CacheUse::kOff;            // how `step` used the cache
   std::string cache_note = {};                // errors of cache entries
-  /// The params that are sharded across ranks, as declared by the model.
+  /// The params that are sharded across ranks (Sharding::kWeights), with the shapes that the model
+  /// declares.
   std::vector<ValueInfo> split = {};
   int64_t rank = 0;
 
-  /// Returns the bytes of the arena, which the largest program determines.
+  /// Returns the bytes of the arena, which is as large as the largest program requires.
   Bytes arena_bytes() const;
-  /// Returns the bytes in host memory, which are not part of the arena.
+  /// Returns the bytes of host memory for offloaded values, which are not part of the arena.
   Bytes host_bytes() const;
-  /// Returns a report in lines of text: the effect of each pass of the planner, its cost, and the
-  /// memory of each program. The report notes programs that run fewer examples than the spec has.
+  /// Returns a report, one line per item: the effect and the time of each pass of the planner, the
+  /// cost of the memory optimizations, and the memory of each program. The report notes programs
+  /// that run fewer examples at a time than ProgramSpec::batch.
   std::string Explain() const;
 };
 
-/// Plans trainings. The device need not be present.
+/// Plans trainings. Does not need the device.
 class TrainingPlanner {
  public:
-  /// Creates a planner for kernels with the requirements `device`. Objects to which it refers must
-  /// outlive the result. Returns kInvalidArgument if a model is missing, if a batch is below 1 or
-  /// below the number of ranks, or if the numbers of micro-batches do not increase, are below 1 or
-  /// exceed the batch. Propagates errors of the model and of CheckRanks.
+  /// Creates a planner for kernels with the requirements `device`, such as Backend::Needs().
+  /// Objects to which `device` refers must outlive the result. Returns kInvalidArgument if a model
+  /// is missing, if a batch is below 1, if the batch of a training step is below the number of
+  /// ranks, or if the numbers of micro-batches are empty, do not increase, are below 1 or exceed
+  /// this rank's examples. Propagates errors of the model, CheckRanks and PlanMemory.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
-  /// Returns the cheapest plan found that fits the budget of the spec. Other shapes have the same
-  /// budget, or without a budget the arena of the step, and offload the same states as the step.
-  /// The batch of an additional program is halved until it fits the budget. Without a budget, it is
-  /// halved until it fits the arena of the step or is one. Returns kBudgetTooSmall, naming the
-  /// program and the smallest budgets that work. Returns kUnsupported if all allowed numbers of
-  /// micro-batches would change the results, which is the case if the model normalizes over its
-  /// batch (TrainOptions::allow_batch_change). Propagates errors of StepFitter::Fit.
+  /// Returns the cheapest plan found that fits the budget of the spec. The steps of other shapes
+  /// have the same budget, or the arena of the first step if there is no budget, and offload the
+  /// same states as the first step. The batch of an additional program is halved until it fits the
+  /// budget. Without a budget, it is halved until it fits the arena of the first step or is 1.
+  /// Returns kBudgetTooSmall, naming the program and the smallest budgets that work, if a program
+  /// does not fit. Returns kUnsupported if all allowed numbers of micro-batches would change the
+  /// results, as in a model with batch normalization, and TrainOptions::allow_batch_change is
+  /// false. Propagates errors of StepFitter::Fit.
   Result<TrainingPlan> Plan();
 
-  /// Returns how results change if each rank splits its batch into `micro_batches`: the values that
-  /// no longer equal the whole batch's, with the reasons. The result is empty unless changes are
-  /// allowed (TrainOptions::allow_batch_change). Propagates errors of the model.
+  /// Returns the values whose results change if each rank splits its examples into `micro_batches`
+  /// micro-batches, with the reasons. `micro_batches` must be at least 1. The result is empty
+  /// unless TrainOptions::allow_batch_change is true. Propagates errors of the model.
   Result<std::vector<BatchObstacle>> BatchChanges(int64_t micro_batches) const;
 
-  /// Returns the planner of only the step, for the costs of other budgets and the smallest budgets
-  /// that work.
+  /// Returns the planner of the training step without the other programs. It computes the costs of
+  /// other budgets and the smallest budget that works.
   StepPlanner& step() { return *step_; }
   const TrainingSpec& spec() const { return spec_; }
 
@@ -185,19 +193,21 @@ class Training {
   Training(Training&&) noexcept = default;
   Training& operator=(Training other) noexcept;
 
-  /// Initializes params and states according to their Init, as Session::Initialize does. A shard of
-  /// a param has the corresponding initial values of the whole param, which are computed for one
-  /// param at a time.
+  /// Initializes params and states according to their Init (ir/graph.h), as Session::Initialize
+  /// does. A rank that has a shard of a param computes the initial values of the whole param, one
+  /// param at a time, and keeps the values of its shard.
   void Initialize(uint64_t seed);
 
-  /// Return the training step, and any program by name, or null if there is none of that name.
+  /// step returns the training step. Find returns the program named `name`, or null if there is no
+  /// such program. The training step is named "train".
   Runner& step() { return session_->front(); }
   Runner* Find(std::string_view name) { return session_->Find(name); }
 
   const TrainingPlan& plan() const { return plan_; }
   Session& session() { return *session_; }
   Backend& backend() { return session_->backend(); }
-  /// Returns ChosenDevice::why if Train chose the device, and "" if the backend was given.
+  /// Returns ChosenDevice::why (train/device.h) if Train chose the device, and "" if the backend
+  /// was given.
   const std::string& why() const { return why_; }
 
  private:
@@ -212,17 +222,19 @@ class Training {
 };
 
 /// Plans a training, and opens it on `backend`, which must outlive the result. Propagates errors of
-/// TrainingPlanner and Training::Open. Returns kDevice if the device can never have the budget.
+/// Backend::CheckBudget, which fails if the device does not have memory for the budget, and of
+/// TrainingPlanner and Training::Open.
 Result<Training> Train(TrainingSpec spec, Backend& backend);
 
 /// Plans a training, and opens it on the device that ChooseDevice (train/device.h) selects: by
-/// default a working GPU, or the CPU if there is none. Also propagates errors of ChooseDevice, and
-/// of OffloadFolder, which determines the folder for values that are offloaded to disk.
+/// default a working GPU, or the CPU if there is none. Returns the errors of the overload above.
+/// Also propagates errors of ChooseDevice, and of OffloadFolder, which determines the folder for
+/// values that are offloaded to disk.
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
 
-/// The inputs of a training step other than its batch: the learning rate "lr", the number "step",
-/// with which some optimizers correct their moments, the "seed" of random ops, and the inputs of
-/// ParamGroups. A graph reads some of them.
+/// Writes the inputs of a training step other than its batch: the learning rate "lr", the number
+/// "step", which some optimizers need for bias correction, the "seed" of random ops, and the inputs
+/// of ParamGroups. Inputs that the graph does not have are skipped.
 ///
 ///   const StepInputs inputs(training.step().graph());
 ///   Status written = inputs.Write(training.step(), {.step = 7, .lr = 3e-4, .seed = 1});
@@ -232,7 +244,7 @@ class StepInputs {
     int64_t step = 1;  // counts from 1
     double lr = 0;
     int64_t seed = 1;
-    std::span<const double> of_groups = {};  // ordered like of_groups() below
+    std::span<const double> of_groups = {};  // in the order of of_groups()
   };
 
   /// Creates an object that writes nothing.
@@ -240,14 +252,15 @@ class StepInputs {
   /// Creates an object for the inputs that `graph` reads.
   explicit StepInputs(const Graph& graph);
 
-  /// Returns whether `input` is one of these inputs rather than an input of the batch.
+  /// Returns whether `input` is one of the inputs above rather than an input of the batch.
   static bool Includes(const ValueInfo& input);
 
   /// Returns the inputs of ParamGroups, such as "lr:backbone", in the order of the graph.
   const std::vector<std::string>& of_groups() const { return of_groups_; }
 
-  /// Writes the inputs to `runner`, a program of that graph. Returns kInvalidArgument if
-  /// `values.of_groups` has another size than of_groups(). Propagates errors of Runner::Write.
+  /// Writes the inputs to `runner`, which must be a program of the graph that was passed to the
+  /// constructor. Returns kInvalidArgument if `values.of_groups` has another size than of_groups().
+  /// Propagates errors of Runner::Write.
   Status Write(Runner& runner, const Values& values) const;
 
  private:
