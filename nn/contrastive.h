@@ -12,8 +12,9 @@
 //   const Value embeddings = PoolTokens(hidden, lengths, rules.pooling);
 //   g.Output("loss", InfoNce(Reshape(embeddings, {batch, 2, width}), rules));
 //
-// The documents of the other examples serve as negatives, so the task is harder in a larger batch.
-// autodiff/gradient_cache.h splits such a batch into micro-batches.
+// The documents of the other examples in the batch serve as negatives, so the loss depends on the
+// batch size. autodiff/gradient_cache.h splits a batch into micro-batches without changing this
+// loss.
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +26,7 @@
 
 namespace stowage {
 
-/// How the embedding of a text is computed from the vectors of its tokens.
+/// The function that computes the embedding of a text from the vectors of its tokens.
 enum class Pooling {
   kMean,   // the mean of all vectors
   kFirst,  // the vector of the first token, such as [CLS]
@@ -46,25 +47,28 @@ struct EmbeddingRules {
   double scale = 20;
   /// Averages the loss with the loss of identifying a document's query among all queries.
   bool symmetric = false;
-  /// The number of documents of each example, at least 1. The first answers the query, the others
-  /// do not.
+  /// The number of documents of each example, which must be at least 1. The first document answers
+  /// the query. The others do not.
   int64_t documents = 1;
 };
 
-/// Returns kInvalidArgument unless `scale` is finite and above 0 in f32, and `documents` is at
-/// least 1.
+/// Returns kInvalidArgument unless `scale` is finite and above 0 when rounded to f32, and
+/// `documents` is at least 1.
 Status CheckEmbedding(const EmbeddingRules& rules);
 
-/// Pools x (N, T, C) over the tokens of each text and returns (N, C), which is f64 if x is, and f32
-/// otherwise. `lengths` (N) is i32 with values in [1, T]. Tokens after a text's length are ignored.
+/// Pools x (N, T, C) over the tokens of each text and returns (N, C). The result is f64 if x is
+/// f64, and f32 otherwise. `lengths` (N) is i32, and its values must be in [1, T]. Tokens after a
+/// text's length are ignored, but must be finite.
 Value PoolTokens(Value x, Value lengths, Pooling pooling,
                  SourceLoc loc = SourceLoc::Current());
 
-/// Returns x (..., C) divided by max(|x|, 1e-12), where |x| is the L2 norm over the last axis.
+/// Returns x (..., C), f32 or f64, divided by max(|x|, 1e-12), where |x| is the L2 norm over the
+/// last axis.
 Value Normalized(Value x, SourceLoc loc = SourceLoc::Current());
 
-/// Returns the mean loss of embeddings (B, 1 + documents, C), f32 or f64, with the query first.
-/// Scores are computed in chunks of LogitChunk rows (ir/ops.h), so memory is linear in the batch.
+/// Returns the mean InfoNCE loss of `embeddings` (B, 1 + rules.documents, C), f32 or f64. The query
+/// of each example comes first. Similarities are computed in chunks of LogitChunk rows (ir/ops.h),
+/// so memory is linear in the batch.
 Value InfoNce(Value embeddings, const EmbeddingRules& rules,
               SourceLoc loc = SourceLoc::Current());
 

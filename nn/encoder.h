@@ -1,18 +1,18 @@
 #ifndef STOWAGE_NN_ENCODER_H_
 #define STOWAGE_NN_ENCODER_H_
 
-// Builds text encoders that classify or embed texts: BERT (Devlin et al. 2018), RoBERTa (Liu et
-// al. 2019), XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. An encoder adds and
-// normalizes the embeddings of tokens, positions and token types, and then applies post-norm
-// blocks of bidirectional attention and a plain feed-forward network. A classifier passes the
-// first token's vector through a dense layer and an output layer with one row for each label. A
-// model that embeds texts instead pools the vectors of all tokens (ModelOptions::embedding); the
-// type of all tokens is then 0.
+// Builds text encoders that classify or embed texts: BERT (Devlin et al. 2018), RoBERTa (Liu et al.
+// 2019), XLM-RoBERTa, DistilBERT and ELECTRA's discriminator, at any size. An encoder adds and
+// normalizes the embeddings of tokens, positions and token types. It then applies post-norm blocks,
+// each with bidirectional attention and a feed-forward network without gates. A classifier passes
+// the first token's vector through a dense layer and an output layer with one row for each label. A
+// model that embeds texts instead pools the vectors of all tokens (ModelOptions::embedding). All
+// its tokens have type 0.
 //
 // Params have the names of Hugging Face's ForSequenceClassification models:
 // "bert.embeddings.word_embeddings.weight" (vocabulary, width),
-// "bert.encoder.layer.<i>.attention.self.query.weight" (width, width), ...,
-// "classifier.weight" (labels, width). Weights of linear layers are laid out (out, in).
+// "bert.encoder.layer.<i>.attention.self.query.weight" (width, width), ..., "classifier.weight"
+// (labels, width). The weights of linear layers are laid out (out, in).
 //
 //   Result<Graph> graph = BuildEncoder({.name = "tiny", .names = BertNames(),
 //                                       .layers = 2, .heads = 4, .width = 32,
@@ -65,8 +65,8 @@ struct EncoderNames {
 struct EncoderDropout {
   double hidden =
       0;  // rate for the embeddings and additions to the residual stream
-  /// The rate for attention probabilities. If it is above 0, the probabilities are a value of the
-  /// graph, (B, heads, T, T). Otherwise attention does not store them.
+  /// The rate for attention probabilities. If it is above 0, the graph stores the probabilities,
+  /// (B, heads, T, T). Otherwise the attention op does not store them.
   double attention = 0;
   double classifier = 0;  // rate for the inputs of the head's layers
 };
@@ -85,17 +85,18 @@ struct EncoderConfig {
   int64_t hidden = 1;  // hidden units of the feed-forward network
   int64_t vocabulary = 1;
   int64_t max_seq = 1;
-  /// The row of the position embedding for the first token. In RoBERTa, it follows the row whose
-  /// index is the id of the padding token.
+  /// The row of the position embedding for the first token. In RoBERTa, it is the id of the padding
+  /// token + 1.
   int64_t first_position = 0;
-  /// The number of rows of the token type embedding. 0 means no such embedding. With more than
-  /// one row, a classifier has the input "token_types".
+  /// The number of rows of the token type embedding. 0 means that the model has none. If it is
+  /// above 1, a classifier has the input "token_types".
   int64_t types = 0;
-  /// The width of the embeddings. 0 means `width`. Otherwise the layer "embeddings_project" maps
-  /// them to `width`.
+  /// The width of the embeddings. 0 means `width`. If it differs from `width`, the layer
+  /// "embeddings_project" maps the embeddings to `width`.
   int64_t embedding_width = 0;
-  /// The names of the labels, in the order of the logits. The list is empty if the head is unknown
-  /// (nn/pretrained.h).
+  /// The names of the labels, in the order of the logits. Must be empty for a model that embeds
+  /// texts. Also empty in the description of a model whose file has no classification head
+  /// (nn/published_model.h).
   std::vector<std::string> labels = {};
   EncoderDropout dropout = {};
   double init_deviation = 0.02;  // standard deviation of initial weights
@@ -103,18 +104,19 @@ struct EncoderConfig {
   EncoderActivation activation = EncoderActivation::kGeluErf;
 };
 
-/// Returns the graph of an encoder that classifies texts, or that embeds them if
-/// `options.embedding` is set. ModelOptions::embedding describes the inputs and outputs of the
-/// second kind. Inputs of a classifier:
+/// Returns the graph of an encoder. It embeds texts if `options.embedding` is set, and classifies
+/// texts otherwise. ModelOptions::embedding describes the inputs and outputs of a model that embeds
+/// texts. Inputs of a classifier:
 /// - "tokens", i32 (B, T);
 /// - "lengths", i32 (B) with values in [1, T]: later tokens are padding, which no other token
 ///   attends to;
 /// - "token_types", i32 (B, T), if `config.types` is above 1;
-/// - "labels", i32 (B), except for generation.
+/// - "labels", i32 (B), except with ModelPurpose::kGenerate.
 ///
-/// Outputs of a classifier are "loss", the mean cross-entropy in nats, and for evaluation also
-/// "predictions", i32 (B), and "logits" (B, labels). For generation, "logits" is the only output.
-/// A training step with dropout also has the inputs "seed" and "step", i64 scalars.
+/// The outputs of a classifier are "loss", the mean cross-entropy in nats, and for evaluation also
+/// "predictions", i32 (B), and "logits" (B, labels). With ModelPurpose::kGenerate, "logits" is the
+/// only output. A graph for training with dropout also has the inputs "seed" and "step", i64
+/// scalars.
 ///
 /// Propagates errors of CheckTextModelOptions. Returns kInvalidArgument if
 /// - a size of `config` is below 1, or the heads do not divide the width,
@@ -125,7 +127,7 @@ struct EncoderConfig {
 Result<Graph> BuildEncoder(const EncoderConfig& config, ModelPurpose purpose,
                            const ModelOptions& options);
 
-/// Returns whether `param` belongs to the head.
+/// Returns whether `param` belongs to the classification head.
 bool IsHeadParam(const EncoderConfig& config, std::string_view param);
 
 }  // namespace stowage

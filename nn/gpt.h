@@ -37,15 +37,15 @@ struct GptConfig {
   bool tied_head = true;
 };
 
-/// Returns the graph of a GPT. The inputs are "tokens" and, except for generation, "targets", both
-/// i32 (B, T) in [0, vocabulary), where targets[i] is the token that follows tokens[i]. The output
-/// is "loss", the mean of -log p in nats per token. For generation it is instead "logits"
-/// (B, T, vocabulary), whose row t predicts token t + 1 from tokens 0..t. ModelOptions adds further
-/// inputs and outputs.
+/// Returns the graph of a GPT. The inputs are "tokens" and, except for generation, "targets". Both
+/// are i32 (B, T) in [0, vocabulary), and targets[b, t] is the token that follows tokens[b, t]. The
+/// output is "loss", the mean of -log p in nats per token. For generation, the output is instead
+/// "logits" (B, T, vocabulary), whose row t predicts token t + 1 from tokens 0..t. Options may add
+/// inputs and outputs (nn/model_options.h).
 ///
-/// Dropout follows the embedding and every projection into the residual stream. It is not applied
-/// to attention probabilities, which are never stored. Logits of a large vocabulary are computed in
-/// chunks (FinishText in nn/model_parts.h).
+/// Dropout follows the embedding and every projection into the residual stream. Dropout is not
+/// applied to attention probabilities, which are never stored. Logits of a large vocabulary are
+/// computed in chunks (FinishText in nn/model_parts.h).
 ///
 /// Returns kInvalidArgument if a size of `config` is below 1 or the heads do not divide the width.
 /// Propagates errors of CheckTextModelOptions, for example if `seq` is absent or above `max_seq`,
@@ -53,9 +53,9 @@ struct GptConfig {
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 
-/// Returns the number of elements of all params. With width C and vocabulary V, it is
-/// (V + max_seq) C + layers (12 C^2 + 13 C) + 2 C, plus V C if the head is not tied. The smallest
-/// GPT-2 has 124,439,808.
+/// Returns the number of elements of all params. With width C and vocabulary V, the number is (V +
+/// max_seq) C + layers (12 C^2 + 13 C) + 2 C, plus V C if the head is not tied. The smallest GPT-2
+/// has 124,439,808 elements.
 int64_t GptParameterCount(const GptConfig& config);
 
 }  // namespace stowage

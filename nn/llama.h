@@ -8,14 +8,14 @@
 // layer, which may share the embedding's matrix. A block has causal grouped-query attention with
 // rotary position embeddings (RoPE), and a gated feed-forward network. By default, norms are
 // RMSNorm and linear layers have no bias. LlamaFamilies() is the table of supported families. A
-// LlamaFamily holds the settings that all models of the family share, and describes how a model's
-// files specify the others. nn/pretrained.h reads the files. Adding a family requires one entry if
-// LlamaConfig has all of its settings.
+// LlamaFamily contains the settings that all models of the family share, and describes how the
+// files of a model specify its other settings. nn/pretrained.h reads the files. To add a family
+// whose settings LlamaConfig has, it suffices to add an entry to the table.
 //
-// Params have the names of Hugging Face's models: "model.embed_tokens.weight"
-// (vocabulary, width), "model.layers.<i>.self_attn.q_proj.weight" (width, width), ...,
-// "model.norm.weight", "lm_head.weight" (vocabulary, width). The weight of a linear layer is laid
-// out (in, out), or (out, in), as in Hugging Face's models, if `out_in` is set. The weight of the
+// Params have the names of Hugging Face's models: "model.embed_tokens.weight" (vocabulary, width),
+// "model.layers.<i>.self_attn.q_proj.weight" (width, width), ..., "model.norm.weight",
+// "lm_head.weight" (vocabulary, width). The weights of linear layers are laid out (in, out). If
+// `out_in` is set, they are laid out (out, in), as in Hugging Face's models. The weight of the
 // output layer is always (out, in).
 //
 //   Result<Graph> graph = BuildLlama({.name = "tiny", .layers = 2, .heads = 4,
@@ -64,7 +64,7 @@ struct LlamaNames {
   std::string_view layers = "model.layers.";  // followed by the layer's index
   std::string_view norm = "model.norm";
   std::string_view head = "lm_head.weight";
-  // These names follow a layer's name and a dot.
+  // The following names are preceded by a layer's name and a dot.
   std::string_view attention = "self_attn";
   std::string_view qkv = "qkv_proj";  // unless QkvLayers::kSeparate
   std::string_view out = "o_proj";
@@ -82,9 +82,9 @@ struct LlamaNorms {
 
 /// The settings that may differ between the layers of a model.
 struct LlamaLayer {
-  bool has_window = true;   // LlamaConfig::window applies
-  bool turns = true;        // RoPE rotates queries and keys
-  bool has_experts = true;  // LlamaConfig::experts replaces the MLP
+  bool has_window = true;   // whether LlamaConfig::window applies
+  bool turns = true;        // whether RoPE rotates queries and keys
+  bool has_experts = true;  // whether experts replace the MLP
 };
 
 struct LlamaConfig {
@@ -111,12 +111,13 @@ struct LlamaConfig {
   /// (nn/rope_scaling.h). If empty, frequencies are not scaled.
   std::vector<double> rope_factors = {};
   double rope_gain = 1;  // multiplies queries and keys if factors are used
-  /// Divisors for programs whose maximum length exceeds `long_rope_from` tokens. If empty,
-  /// `rope_factors` apply at all lengths.
+  /// Divisors for graphs whose maximum text length, which is ModelOptions::cache or else
+  /// ModelOptions::seq, exceeds `long_rope_from` tokens. If empty, `rope_factors` apply at all
+  /// lengths.
   std::vector<double> long_rope_factors = {};
   int64_t long_rope_from = 0;
-  /// The RoPE base of layers with a window. These layers then ignore the divisors. 0 means that
-  /// they have the same RoPE as the others.
+  /// The RoPE base of layers with a window. If it is not 0, these layers do not use the divisors. 0
+  /// means that they have the same RoPE as the layers without a window.
   double window_rope_base = 0;
   bool out_in = false;  // lays out the weights of linear layers as (out, in)
 
@@ -131,29 +132,31 @@ struct LlamaConfig {
   QkNorm qk_norm = QkNorm::kNone;
   MlpLayers mlp = MlpLayers::kGated;
   GluActivation activation = GluActivation::kSilu;
-  /// The experts that replace the feed-forward network. A count of 0 means none. `activation`
-  /// and the model's initial values replace the corresponding fields.
+  /// The experts that replace the feed-forward network (Experts in nn/layers.h). A count of 0 means
+  /// none. LlamaConfig::activation replaces ExpertsOptions::activation, and the initial values of
+  /// BuildLlama replace ExpertsOptions::down_init.
   ExpertsOptions experts = {};
-  /// Attention and the feed-forward network both read the input of the block, and the block adds
-  /// both outputs to its input.
+  /// Whether attention and the feed-forward network both read the input of the block, which is
+  /// added to both outputs.
   bool parallel = false;
   /// The settings of each layer. If empty, every layer has LlamaLayer{}.
   std::vector<LlamaLayer> layer_kinds = {};
   double embedding_scale = 1;  // multiplies the rows of the embedding
   /// The factor of the attention scores q k^T. 0 means 1 / sqrt(head size).
   double attention_scale = 0;
-  double residual_scale = 1;  // multiplies each branch added to the residual
+  double residual_scale = 1;  // multiplies the outputs of attention and MLP
   double logit_scale = 1;
-  /// The caps c of attention scores and of logits. If c > 0, a value x becomes c tanh(x / c).
+  /// The caps of attention scores and of logits. If a cap c is above 0, a score or logit x becomes
+  /// c tanh(x / c).
   double attention_cap = 0, logit_cap = 0;
 };
 
-/// Returns the graph of a Llama. Inputs, outputs, dropout and the chunking of logits are as for
-/// BuildGpt (nn/gpt.h). If `options.embedding` is set, the graph has no output layer, and its
-/// inputs and outputs are as ModelOptions::embedding describes.
+/// Returns the graph of a Llama. It has the inputs, the outputs, the dropout and the chunked logits
+/// that BuildGpt (nn/gpt.h) describes. If `options.embedding` is set, the graph has no output
+/// layer, and its inputs and outputs are as ModelOptions::embedding describes.
 ///
-/// Initial values are normal with standard deviation 0.02, except that the projections into the
-/// residual stream have 0.02 / sqrt(2 layers).
+/// Initial weights are normal with standard deviation 0.02, or 0.02 / sqrt(2 layers) for the
+/// projections into the residual stream.
 ///
 /// Propagates errors of CheckTextModelOptions. Returns kInvalidArgument if
 /// - a size of `config` is below 1,
@@ -164,7 +167,8 @@ struct LlamaConfig {
 /// - a list of RoPE factors is not empty and does not have one positive number per rotated pair,
 /// - `rope_gain` is not a finite positive number,
 /// - `layer_kinds` is not empty and does not have one element per layer, or
-/// - `experts` has a size below 1 or a `per_token` above its `count`.
+/// - `experts.count` is above 0, and `per_token` or `hidden` is below 1, or `per_token` is above
+///   `count`.
 Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options);
 
@@ -175,14 +179,14 @@ int64_t RopeDims(const LlamaConfig& config);
 /// Returns the settings of layer `i`.
 LlamaLayer LayerKindOf(const LlamaConfig& config, int64_t i);
 
-/// Returns the number of elements of all params. Let C be the width, V the vocabulary, F the
-/// number of hidden units, and Q and K the elements of all query heads and of all key heads. With
-/// the default settings the count is V C (twice if the head is not tied) +
-/// layers (2 C Q + 2 C K + 3 C F + 2 C) + C. Biases, additional norms, a feed-forward network
-/// without a gate, and experts change it accordingly.
+/// Returns the number of elements of all params. Let C be the width, V the vocabulary, F the number
+/// of hidden units, Q = heads * head size, and K = kv_heads * head size. With the default settings,
+/// the number is V C + V C + layers (2 C Q + 2 C K + 3 C F + 2 C) + C, or V C less if the head is
+/// tied. Biases, additional norms, a feed-forward network without a gate, and experts are counted,
+/// too.
 int64_t LlamaParameterCount(const LlamaConfig& config);
 
-/// The layers to which config.json's window applies if the file has no "layer_types".
+/// The layers to which the window in config.json applies if config.json has no "layer_types".
 enum class WindowRule {
   kNone,       // no layer: models of the family have no window
   kAll,        // all layers
@@ -198,14 +202,14 @@ struct LlamaFamily {
   /// The settings that all models of the family share, and defaults of settings that config.json
   /// may omit.
   LlamaConfig traits = {};
-  /// In GGUF files, the two rows of each rotated pair of q and k are adjacent.
+  /// Whether the two rows of each rotated pair of q and k are adjacent in GGUF files.
   bool paired_in_gguf = false;
 
   // --- Settings of config.json ---
 
   bool has_attention_bias = false;  // reads "attention_bias"
   bool has_mlp_bias = false;        // reads "mlp_bias"
-  bool turns_in_part = false;       // RoPE may rotate only part of a head
+  bool turns_in_part = false;       // models may rotate only part of a head
   /// The default of "query_pre_attn_scalar". Attention scores are divided by its square root. 0
   /// means that the family does not have this setting.
   double query_scalar = 0;
@@ -216,53 +220,55 @@ struct LlamaFamily {
   WindowRule windows = WindowRule::kNone;
   int64_t period = 1;
   bool has_layer_types = true;  // reads "layer_types", if it has windows
-  /// The window if "sliding_window" is absent. If this is 0, or "sliding_window" is null, the
-  /// window is `traits.window`.
+  /// The window if "sliding_window" is absent. If this number is 0, or if "sliding_window" is null,
+  /// the window is `traits.window`.
   int64_t default_window = 0;
   /// By default, every rope_period-th layer has no RoPE. 0 means that all layers have it.
   int64_t rope_period = 0;
   bool has_multipliers = false;      // reads "embedding_multiplier" and others
   bool is_perhaps_parallel = false;  // reads "use_parallel_residual"
   bool has_experts = false;          // reads "num_experts" and related settings
-  /// The key of an expert's number of hidden units. If it is "intermediate_size", all layers have
-  /// experts.
+  /// The key of the number of hidden units of an expert. If the key is "intermediate_size", all
+  /// layers have experts.
   std::string_view expert_hidden = "intermediate_size";
   bool has_shared_expert = false;  // reads "shared_expert_intermediate_size"
   bool may_normalize = false;      // reads "norm_topk_prob"
-  /// Keys whose values must be false, 0, null or absent.
+  /// Keys of unsupported settings, whose values must be false, 0, null or absent.
   std::vector<std::string_view> refused = {};
   std::string_view activation = "hidden_act";
   std::string_view eps = "rms_norm_eps";
   std::string_view rope_base = "rope_theta";
   std::string_view rope_part = "partial_rotary_factor";
 
-  /// GGUF metadata keys that only some families use, including this one.
+  /// The GGUF metadata keys that this family uses and that not all families use.
   std::vector<std::string_view> gguf_keys = {};
   bool gguf_out_bias = false;  // files may contain the biases of `out_bias`
   bool gguf_mlp_bias = false;
-  /// The default window of GGUF files. 0 means none.
+  /// The window if the GGUF file does not specify one. 0 means none.
   int64_t gguf_window = 0;
   /// For a model with this number of layers, llama.cpp divides attention scores by
   /// sqrt(width / heads) instead of sqrt(head size).
   int64_t gguf_wide_layers = 0;
 };
 
-/// Returns the default settings of all layers, which depend on the window of `config` and on the
-/// periods of `family`. Returns an empty vector if all layers have the same settings.
+/// Returns the default settings of each layer of a model of `family`. They follow from the number
+/// of layers and the window of `config`, and from the `period` and `rope_period` of `family`.
+/// Returns an empty vector if all layers have the same default settings.
 std::vector<LlamaLayer> LayerKindsOf(const LlamaFamily& family,
                                      const LlamaConfig& config);
 
-/// Returns the factor that llama.cpp applies to attention scores, for families with a
-/// `query_scalar`.
+/// Returns the factor by which llama.cpp multiplies the attention scores of a model whose family
+/// has a `query_scalar`.
 double GgufAttentionScale(const LlamaFamily& family, const LlamaConfig& config);
 
 /// Returns all families, in the order in which messages list them.
 std::span<const LlamaFamily> LlamaFamilies();
 
-/// Returns the architecture of the model without its output layer, such as "Qwen3Model".
+/// Returns the architecture name of the family's models without their output layer, such as
+/// "Qwen3Model".
 std::string BareArchitecture(const LlamaFamily& family);
 
-/// Returns the family named `name`, or null if none is.
+/// Returns the family named `name`, or null if there is none.
 const LlamaFamily* FindLlamaFamily(std::string_view name);
 
 }  // namespace stowage

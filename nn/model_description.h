@@ -1,9 +1,9 @@
 #ifndef STOWAGE_NN_MODEL_DESCRIPTION_H_
 #define STOWAGE_NN_MODEL_DESCRIPTION_H_
 
-// Provides the base classes of the readers of a published model's description
-// (nn/published_model.h), which read GGUF metadata and the config.json of decoders and encoders.
-// The classes have typed access to values and report errors that name the file and the value.
+// Provides base classes for the classes that read the description of a published model
+// (nn/published_model.h) from GGUF metadata or from the config.json of a decoder or encoder. The
+// base classes read typed values, and report errors that name the file and the value.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@
 
 namespace stowage {
 
-// Checks that do not depend on the format.
+// Provides checks that do not depend on the format of the description.
 class Description {
  protected:
   // The upper bound of sizes. Products of two sizes fit in 63 bits.
@@ -34,7 +34,7 @@ class Description {
 
   explicit Description(const WeightsFile& file) : file_(file) {}
 
-  // Returns `value`, or `otherwise` if it is absent.
+  // Returns `value`, or `otherwise` if `value` is kNotFound.
   template <typename T>
   static Result<T> ValueOr(Result<T> value, T otherwise) {
     if (!value.ok() && value.error().code == ErrorCode::kNotFound) {
@@ -55,7 +55,7 @@ class Description {
   Error Unsupported(std::string_view what) const {
     return file_.Fail(StrCat("has ", what), ErrorCode::kUnsupported);
   }
-  // Adds the name of the file to an error about a value.
+  // Returns `error`, which is about a value, with the name of the file added.
   Error In(const Error& error) const {
     return file_.Fail(StrCat("cannot be taken: ", error.message));
   }
@@ -65,7 +65,7 @@ class Description {
     return file_.Fail(StrCat("has a ", Quoted(name), " of ", *size,
                              "; expected 1 to ", kMaxSize));
   }
-  // Checks that the layers do not outnumber the tensors of the file.
+  // Checks that there are not more layers than tensors in the file.
   Status CheckLayers(int64_t layers) const {
     const int64_t tensors = std::ssize(file_.tensors());
     if (layers <= tensors) return {};
@@ -80,8 +80,9 @@ class Description {
     return file_.Fail(StrCat("has a ", what, " of ", number,
                              "; expected a finite number above 0"));
   }
-  // Checks that the elements of all heads do not outnumber the elements of the largest tensor. This
-  // bounds the number of rotary factors, which are computed for each pair of a head's elements.
+  // Checks that all heads together do not have more elements than the largest tensor. This bounds
+  // the number of rotary factors, since there is one for each pair of a head's elements. Requires
+  // that the number of heads is above 0.
   Status CheckHeads(const LlamaConfig& config) const {
     int64_t most = 0;
     const WeightTensor* foreign = nullptr;
@@ -130,7 +131,7 @@ class ConfigValues : public Description {
     if (!value.ok()) return In(value.error());
     return value;
   }
-  // Checks that a string is one of `known`.
+  // Checks that the string named `name`, or `otherwise` if it is absent, is one of `known`.
   Status OneOf(std::string_view name, std::string_view otherwise,
                std::initializer_list<std::string_view> known) const {
     const auto value = ValueOr(config_.Text(name), std::string(otherwise));
@@ -152,17 +153,18 @@ class ConfigValues : public Description {
 /// Returns the description of the model in a GGUF file. Requires `file.gguf()`.
 Result<PublishedModel> DescribeByGguf(const WeightsFile& file);
 
-/// Returns the path of RoPE's parameters in config.json, with a trailing dot. If they differ
-/// between layers, returns the path for layers with full attention.
+/// Returns the path of RoPE's parameters in config.json, with a trailing dot. If RoPE differs
+/// between kinds of layers, returns the path for layers with full attention.
 std::string PathOfRope(const JsonValues& config);
 
-/// Returns the architectures of encoders, without the suffix "ForSequenceClassification", "Model",
-/// "ForMaskedLM" or "ForPreTraining".
+/// Returns the names of the architectures of encoders, such as "Bert". A name in config.json also
+/// has the suffix "ForSequenceClassification", "Model", "ForMaskedLM" or "ForPreTraining".
 std::vector<std::string> EncoderArchitectures();
 
-/// Returns the description of an encoder, read from config.json, or nullopt if the architecture is
-/// not an encoder's. The model may have a head that classifies texts, no head, or a head that
-/// predicts tokens, which is ignored. Requires `file.config()`.
+/// Returns the description of an encoder, read from config.json, or nullopt if `architecture`, a
+/// name in config.json, is not the architecture of an encoder. A head that predicts tokens is
+/// ignored, so the description has labels only if the model has a head that classifies texts.
+/// Requires `file.config()`.
 std::optional<Result<PublishedModel>> DescribeEncoder(
     const WeightsFile& file, std::string_view architecture);
 

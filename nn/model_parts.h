@@ -26,16 +26,17 @@ struct Images {
 /// Declares the inputs "x", f32, and "y", and casts x to `options.dtype`. Requires that the options
 /// have a batch and images.
 Images DeclareImages(GraphBuilder& g, const ModelOptions& options);
-/// Does the same for a label per pixel.
+/// Declares the inputs as DeclareImages does, but "y" has a label for each pixel.
 Images DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
 
-/// Returns the dropouts of a model. Declares the inputs "seed" and "step" if it trains with any.
+/// Returns the dropouts of a model. Declares the inputs "seed" and "step" if the graph is for
+/// training and `options.dropout` is above 0.
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
                          const ModelOptions& options);
 
-/// Outputs "loss", the mean cross-entropy in nats, and for evaluation also "predictions", i32 of
-/// the shape of the labels, and returns the graph. `logits` are (B, classes), or (B, H, W, classes)
-/// for labels of pixels.
+/// Adds the output "loss", the mean cross-entropy in nats, and for evaluation also "predictions",
+/// which is i32 and has the shape of the labels. Returns the graph. `logits` are (B, classes), or
+/// (B, H, W, classes) for labels of pixels.
 Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 
@@ -48,13 +49,14 @@ struct Text {
   /// objective uses them.
   Value reference, nll_weights, sides;
 };
-/// Declares the inputs "tokens" and, except for generation, "targets" and the related inputs of
-/// ModelOptions::weighted_targets, ::packed and ::preference. Requires that the options have a
-/// batch and a seq.
+/// Declares the input "tokens". Except for generation, also declares "targets" and the inputs that
+/// ModelOptions::weighted_targets, ::packed and ::preference add, without "positions". Requires
+/// that the options have a batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
-/// The texts of ModelOptions::embedding, with the texts of an example in consecutive rows.
+/// The texts of ModelOptions::embedding, as a batch of B (1 + documents) texts. The texts of an
+/// example are consecutive.
 struct EmbeddedTexts {
   Value tokens;   // i32 (B (1 + documents), T)
   Value lengths;  // i32 (B (1 + documents))
@@ -64,35 +66,36 @@ struct EmbeddedTexts {
 EmbeddedTexts DeclareEmbeddedTexts(GraphBuilder& g,
                                    const ModelOptions& options);
 
-/// Outputs "loss" or "embeddings" (ModelOptions::embedding), and returns the graph. `x` is
-/// (B (1 + documents), T, width).
+/// Adds the output "loss" or "embeddings" (ModelOptions::embedding), and returns the graph. `x` is
+/// (B (1 + documents), T, width), the vectors of the tokens of `texts`.
 Result<Graph> FinishEmbedding(GraphBuilder& g, Value x,
                               const EmbeddedTexts& texts, ModelPurpose purpose,
                               const ModelOptions& options);
 
-/// Returns the cache for ModelOptions::cache, or nullopt if it is absent. Requires that the options
-/// are valid.
+/// Returns the cache for ModelOptions::cache, or nullopt if the option is absent. Requires that
+/// CheckTextModelOptions succeeds.
 std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
                                       const ModelOptions& options);
 
-/// Returns the vectors of the last token, (B, width), of x (B, T, width).
+/// Returns the vector of each sequence's last token, (B, width), for x (B, T, width).
 Value LastToken(Value x);
 
 /// Adds the outputs of a model that predicts tokens, and returns the graph. `x` is (B, T, width),
-/// with the B of `text`, and `head` is (vocabulary, width).
+/// the vectors of the tokens of `text`. `head` is (vocabulary, width).
 ///
 /// For training and evaluation, the output is "loss", the mean of -log p in nats per token,
 /// multiplied by the token's weight if there are weights. For preference pairs, the loss is the
 /// mean of PreferenceLoss, with the other outputs of ModelOptions::preference. For generation, the
 /// output is "logits" (B, T, vocabulary), or (B, vocabulary) of the last token if there is a cache.
 ///
-/// The logits of a large vocabulary would be the largest value of a step. From kLargeVocabulary
-/// tokens on, a loss therefore computes them in chunks of LogitChunk rows (ir/ops.h), unless
-/// `options.logit_chunk` is set. The chunk depends on the batch but never on the budget, because
-/// another chunk would sum gradients in another order and change the last bits.
+/// The logits of a large vocabulary would be the largest value of a step. For a vocabulary of
+/// kLargeVocabulary tokens or more, a loss therefore computes them in chunks of LogitChunk rows
+/// (ir/ops.h), unless `options.logit_chunk` is set. The number of rows depends on the batch but
+/// never on the budget, because chunks of another size would sum gradients in another order and
+/// change the last bits.
 ///
 /// If `logit_cap` is above 0, logits l become logit_cap tanh(l / logit_cap). A loss then always
-/// computes them in chunks.
+/// computes the logits in chunks, at most in a single chunk of all rows.
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options,
                          double logit_cap = 0);

@@ -29,7 +29,7 @@ enum class ModelData {
   kText,    // data/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
-/// Settings with which the model trains well on the data in examples/data/.
+/// Settings with which a model trains well on the data in examples/data/.
 struct TrainingDefaults {
   std::string_view optimizer = {};  // "sgd", "momentum" or "adamw"
   double beta1 = 0.9;               // for adamw
@@ -37,7 +37,7 @@ struct TrainingDefaults {
   double decay = 0;
   int64_t steps = 0;
   LearningRateSchedule schedule =
-      {};  // a schedule over `steps`, whose peak is the learning rate
+      {};  // the schedule over `steps`; its peak is the learning rate
 };
 
 struct ModelInfo {
@@ -53,8 +53,8 @@ struct ModelInfo {
   ImageShape images = {};
   Augmentation augmentation = {};
   TrainingDefaults training;
-  /// Builds the graph, which has the name of the model. BuildModel replaces absent options by the
-  /// defaults above.
+  /// Builds the graph, which has the name of the model. Requires the options for which BuildModel
+  /// sets defaults.
   Result<Graph> (*build)(ModelPurpose, const ModelOptions&) = nullptr;
 };
 
@@ -64,16 +64,16 @@ std::span<const ModelInfo> Models();
 /// Returns the model named `name`. Returns kNotFound, listing the names, if there is none.
 Result<ModelInfo> FindModel(std::string_view name);
 
-/// Returns the graph of the model named `name`. Absent options have the model's defaults. ModelData
-/// describes the inputs, and ModelPurpose the outputs. Propagates errors of FindModel, and errors
-/// of the model for invalid options. Returns kUnsupported if the model does not support the
-/// purpose, for example if a classifier is to generate.
+/// Returns the graph of the model named `name`. An absent batch, seq, vocabulary or images has the
+/// model's default. ModelData describes the inputs, and ModelPurpose the outputs. Propagates errors
+/// of FindModel, and errors of the model for invalid options. Returns kUnsupported if the model
+/// does not support the purpose. For example, classifiers do not support generation.
 Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
                          const ModelOptions& options = {});
 
 }  // namespace stowage
 
-// One function per line of nn/models.def, defined in a file of nn/models/:
+// Declares one function for each line of nn/models.def, which a file in nn/models/ defines:
 //
 //   ModelInfo models::GptNano() { return {.name = "gpt-nano", ...}; }
 

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_NN_NN_H_
 #define STOWAGE_NN_NN_H_
 
-// The umbrella header of nn/: layers, losses and models as functions over the IR, and learning-rate
-// schedules. A model is a graph, which the packages autodiff, planner and runtime process.
+// The umbrella header of nn/: layers, losses and models, which are functions that build graphs
+// (ir/ir.h), and learning-rate schedules. The packages autodiff, planner and runtime process the
+// graph of a model.
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 

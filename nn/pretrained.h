@@ -1,11 +1,12 @@
 #ifndef STOWAGE_NN_PRETRAINED_H_
 #define STOWAGE_NN_PRETRAINED_H_
 
-// Opens a published model: provides its graph, and finds the tensor in the file for each of its
-// params. Opening checks that every param is present with its shape and that every tensor is used.
-// It reads no weights, with one exception. If the config declares the head tied to the embedding
-// and the file contains a head, both are compared, and a head that differs becomes a separate
-// param, as in transformers.
+// Opens a published model: builds its graphs, and finds the tensor in the file for each of its
+// params. Opening checks that every param is present with its shape, and that every tensor is used,
+// except for tensors that the model does not need (PretrainedModel::Open, unread). Opening reads no
+// weights, with one exception. If the config declares that the head is tied to the embedding and
+// the file contains a head, the two are compared. A head that differs from the embedding becomes a
+// separate param, as in transformers.
 //
 //   Result<PretrainedModel> model = PretrainedModel::Open("SmolLM2-135M.Q4_1.gguf");
 //   Result<Graph> graph = model->Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 64});
@@ -17,9 +18,9 @@
 //   }
 //
 // Params have the names, row order and values of Hugging Face's models (nn/llama.h). The names of
-// GPT-2's params lack "transformer." (nn/gpt.h). GGUF files of some architectures differ
-// (nn/gguf_form.h); reading reorders whole rows, so quantized blocks are unchanged. Adapters and
-// merged weights are therefore compatible with other programs.
+// GPT-2's params lack the prefix "transformer." (nn/gpt.h). In GGUF files of some architectures,
+// rows have another order (nn/gguf_form.h). Reading reorders whole rows, so quantized blocks are
+// unchanged. Adapters and merged weights are therefore compatible with other programs.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,25 +42,26 @@
 
 namespace stowage {
 
-/// Returns the number of rows of a param for reading. A vector has one row per element. Other
-/// shapes have a number of rows that is the product of all dimensions but the last.
+/// Returns the number of rows of a param of this shape, as the functions here read it. Each element
+/// of a vector is a row. In other shapes, a row is the elements along the last dimension.
 int64_t RowsOf(const Shape& shape);
 
-/// Returns a list of names for messages: "a", "b", "c", "d", "e" and 3 more.
+/// Returns a list of names for messages: "a", "b", "c", "d", "e" and 3 more. At most 5 names are
+/// listed.
 std::string Named(std::span<const std::string> names);
 
 /// Options for an encoder that classifies texts.
 struct ClassifierOptions {
-  /// The names of the labels, in the order of the logits. If empty, the labels are the file's.
+  /// The names of the labels, in the order of the logits. If empty, the file determines the labels.
   std::vector<std::string> labels = {};
-  /// These replace the dropout rates of config.json.
+  /// Dropout rates that replace the rates in config.json.
   std::optional<double> hidden_dropout = {};
   std::optional<double> attention_dropout = {};
   std::optional<double> classifier_dropout = {};
 };
 
-/// Options for a model that embeds texts. They replace the dropout rates of an encoder's
-/// config.json.
+/// Options for a model that embeds texts: dropout rates that replace the rates in the config.json
+/// of an encoder.
 struct EmbedderOptions {
   std::optional<double> hidden_dropout = {};
   std::optional<double> attention_dropout = {};
@@ -68,37 +70,39 @@ struct EmbedderOptions {
 struct PretrainedParam {
   std::string name;
   Shape shape;
-  /// The indices in WeightsFile::tensors() of the param's tensor, or of one tensor per expert, in
-  /// order.
+  /// Indices in WeightsFile::tensors(): the index of the param's tensor, or the index of one tensor
+  /// for each expert.
   std::vector<size_t> tensors = {};
-  GgufRows in_file = {};  // the order of rows in a GGUF file
+  GgufRows in_file = {};  // differences of rows in a GGUF file
 
   int64_t rows() const { return RowsOf(shape); }
 };
 
 class PretrainedModel {
  public:
-  /// Opens a language model in a GGUF file, a safetensors file or a folder
-  /// (formats/weights_file.h). Tensors that the model computes itself are ignored: frequencies of
-  /// RoPE, causal masks, and a head equal to the tied embedding. Propagates errors of
+  /// Opens a model that predicts tokens, in a GGUF file, a safetensors file or a folder
+  /// (formats/weights_file.h). Tensors that the model computes itself are ignored: the frequencies
+  /// of RoPE, causal masks, and a head that equals the tied embedding. Propagates errors of
   /// WeightsFile::Open and DescribeModel. Returns kUnsupported for an encoder and for a decoder
-  /// without a head. Returns kInvalidArgument, with the names, if params are missing, tensors are
-  /// unused, or a tensor has another shape or an unsupported type.
+  /// without a head. Returns kInvalidArgument, with the names, if params are missing, if other
+  /// tensors are unused, or if a tensor has another shape than its param or an unsupported type.
   static Result<PretrainedModel> Open(const std::string& path);
 
-  /// Opens an encoder (nn/encoder.h) to classify texts, in a Hugging Face folder of a
-  /// ForSequenceClassification model or of a model without such a head. In the second case, a head
-  /// for the labels of `options` is initialized. Returns errors as Open does. Also returns
-  /// kInvalidArgument if the labels differ from the file's, or if the file has none and fewer than
-  /// 2 are given. Returns kUnsupported if the model is not an encoder.
+  /// Opens an encoder (nn/encoder.h) to classify texts, in a Hugging Face folder. If the model is
+  /// not a ForSequenceClassification model, a new head for the labels of `options` is used
+  /// (new_params). Propagates errors of WeightsFile::Open and DescribeModel, and returns
+  /// kInvalidArgument as Open does. Also returns kInvalidArgument if `options` has labels other
+  /// than the file's, or if the file has no labels and `options` has fewer than 2. Returns
+  /// kUnsupported if the model is not an encoder.
   static Result<PretrainedModel> OpenClassifier(
       const std::string& path, const ClassifierOptions& options = {});
 
   /// Opens a model to embed texts (nn/contrastive.h), in a Hugging Face folder of an encoder or of
-  /// a decoder of nn/llama.h. If the model has a head, its tensors are not read. Graphs require
-  /// ModelOptions::embedding. Returns errors as Open does. Also returns kUnsupported for GPT-2, a
-  /// GGUF file and a decoder with bidirectional attention, and kInvalidArgument if `options` has
-  /// dropout rates for a decoder.
+  /// a decoder of nn/llama.h. The tensors of a head are not used. Build then requires
+  /// ModelOptions::embedding. Propagates errors of WeightsFile::Open and DescribeModel, and returns
+  /// kInvalidArgument as Open does. Also returns kUnsupported for GPT-2, for a GGUF file and for a
+  /// decoder with bidirectional attention, and kInvalidArgument if `options` has dropout rates for
+  /// a decoder.
   static Result<PretrainedModel> OpenEmbedder(
       const std::string& path, const EmbedderOptions& options = {});
 
@@ -120,21 +124,23 @@ class PretrainedModel {
   /// Returns the model's graph. Propagates errors of BuildLlama, BuildGpt and BuildEncoder.
   Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
 
-  /// Returns the name of a param, or of its adapter's param, in Hugging Face's model. If the model
-  /// embeds texts, this is the model without a head, such as BertModel.
+  /// Returns the name that `param`, a param of the model or of an adapter, has in Hugging Face's
+  /// model. For a model that embeds texts, this is the model without a head, such as BertModel.
   std::string PublishedName(std::string_view param) const;
 
-  /// Returns all params, in the order of the graph.
+  /// Returns all params that the file contains, in the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }
-  /// Returns the params of a classifier's head that the file lacks. They have initial values.
+  /// Returns the names of the params of a classifier's head that the file lacks. They keep the
+  /// values of Training::Initialize.
   const std::vector<std::string>& new_params() const { return new_params_; }
-  /// Returns the tensors that are not used. For an encoder, they belong to another head, such as a
-  /// head that predicts tokens. For a model that embeds texts, they belong to any head.
+  /// Returns the names of the tensors that are not used because they belong to another head of an
+  /// encoder, such as a head that predicts tokens, or to any head of a model that embeds texts.
+  /// Tensors that the model computes itself are not included.
   const std::vector<std::string>& unread() const { return unread_; }
-  /// Returns the unread tensors that belong to the model without a head, such as BERT's pooler.
-  /// The result is empty unless the model embeds texts.
+  /// Returns the tensors in unread() that Hugging Face's model without a head has, such as BERT's
+  /// pooler. The result is empty unless the model embeds texts.
   std::vector<const WeightTensor*> kept() const;
-  /// Returns the param's first tensor. Its other tensors have the same type and shape.
+  /// Returns the param's first tensor. The other tensors of the param have the same type and shape.
   const WeightTensor& tensor(const PretrainedParam& param) const {
     return file_.tensors()[param.tensors.front()];
   }
@@ -143,9 +149,10 @@ class PretrainedModel {
     return tensor(param).bytes * std::ssize(param.tensors);
   }
 
-  // Read rows of a param from `first_row` on until `to` is full, as floats or as stored. The rows
-  // of a vector are its elements. The size of `to` must be a number of whole rows that exist, or of
-  // whole blocks of a vector. ReadBytes requires `in_file.added == 0`. Return kIo if reading fails.
+  // ReadFloats and ReadBytes read rows of `param`, a param of this model, from `first_row` on until
+  // `to` is full, as floats or in the format of the file. Each element of a vector is a row. `to`
+  // must consist of whole rows that exist, or for a vector of whole blocks. ReadBytes requires
+  // `param.in_file.added == 0`. Both return kIo if reading fails.
   Status ReadFloats(const PretrainedParam& param, int64_t first_row,
                     std::span<float> to) const;
   Status ReadBytes(const PretrainedParam& param, int64_t first_row,
