@@ -1,15 +1,16 @@
 #ifndef STOWAGE_TEXT_BPE_H_
 #define STOWAGE_TEXT_BPE_H_
 
-// Encodes words with byte pair encoding (R. Sennrich et al., 2016). A word begins as a list of
-// units. The adjacent pair that is earliest in the list of merges is merged, leftmost first, until
-// no adjacent pair is in the list.
+// Encodes words with byte pair encoding (R. Sennrich et al., 2016). A word is initially a list of
+// units. Among its adjacent pairs, the pair that comes first in the list of merges is replaced by
+// its concatenation, leftmost first. This is repeated until no adjacent pair is in the list of
+// merges.
 //
-// The units of GPT-2 are bytes. Its files write tokens in an alphabet of 256 printable characters,
-// in which "Ġthe" is " the" (text/vocabulary.h). The units of SentencePiece are characters. A
-// character without a token is encoded as its bytes, "<0xE2>" and so on, or as the unknown token.
-// SentencePiece has scores instead of merges: the pair whose concatenation is the token with the
-// highest score is merged first.
+// The units of GPT-2 are bytes. Its files contain tokens in an alphabet of 256 printable
+// characters, in which "Ġthe" is " the" (text/vocabulary.h). The units of SentencePiece are
+// characters. A character without a token is encoded as its bytes, "<0xE2>" and so on, or as the
+// unknown token. SentencePiece has scores instead of merges: the pair whose concatenation is the
+// token with the highest score is merged first.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(Bpe bpe, Bpe::Create(tokens, merges, {}));
 //   bpe.Encode(" the", &ids);
@@ -36,27 +37,27 @@ struct BpeOptions {
   bool ignore_merges = false;
   // Replaces units without a token. If absent, these units are dropped.
   std::optional<int32_t> unknown = std::nullopt;
-  bool fuse_unknown = false;   // one `unknown` replaces a run of such units
+  bool fuse_unknown = false;   // one `unknown` replaces adjacent units
   bool characters = false;     // units are characters, not bytes
   bool byte_fallback = false;  // characters without a token become bytes
-  // Ids that encoding never produces, such as the ids of control tokens.
+  // Ids that Encode never produces, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 class Bpe {
  public:
   /// Creates an encoder with merges. `tokens` is indexed by id, and "" marks an unused id. Each
-  /// element of `merges` is "left right", in order of priority. Returns kInvalidArgument if two ids
-  /// have the same token, if a merge is not a pair, or if a token of a merge or its result is not
-  /// in `tokens`.
+  /// element of `merges` is "left right", in order of priority. The ids in `options` must be valid.
+  /// Returns kInvalidArgument if two ids have the same token, if a merge is not a pair, or if an
+  /// element of the pair or their concatenation is not in `tokens`.
   static Result<Bpe> Create(const std::vector<std::string>& tokens,
                             const std::vector<std::string>& merges,
                             const BpeOptions& options);
 
-  /// Creates an encoder with scores, which are indexed by id. Requires `options.characters`, and a
-  /// finite score for each token. Returns kInvalidArgument if two ids have the same token, and
-  /// kUnsupported if a token is longer than kMaxScoredToken. O(n L) for tokens of n bytes in total
-  /// and of at most L bytes each.
+  /// Creates an encoder with scores, which are indexed by id. Requires `options.characters`, valid
+  /// ids in `options`, and a finite score for each token. Returns kInvalidArgument if two ids have
+  /// the same token, and kUnsupported if a token is longer than kMaxScoredToken. O(n L), where n is
+  /// the number of bytes of all tokens and L of the longest token.
   static Result<Bpe> ByScores(const std::vector<std::string>& tokens,
                               const std::vector<double>& scores,
                               const BpeOptions& options);
@@ -66,8 +67,8 @@ class Bpe {
 
   /// Returns the number of ids, including unused ids.
   int32_t size() const { return texts_.size(); }
-  /// Returns the bytes of a token. A token in the byte alphabet is decoded, and others are returned
-  /// as they are. Empty for an unused id. Requires `0 <= id < size()`.
+  /// Returns the bytes of a token, or "" for an unused id. If units are bytes, a token in the byte
+  /// alphabet is decoded. Other tokens are returned unchanged. Requires `0 <= id < size()`.
   std::string_view Bytes(int32_t id) const { return texts_[id]; }
 
  private:

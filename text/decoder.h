@@ -1,9 +1,10 @@
 #ifndef STOWAGE_TEXT_DECODER_H_
 #define STOWAGE_TEXT_DECODER_H_
 
-// Decodes tokens to text with a list of steps. Each step rewrites the list of token strings that
-// the previous step returned, and the strings of the last list are concatenated. For example, the
-// steps of Llama 2 replace "▁" with a space and "<0x0A>" with its byte, and strip the first space.
+// Decodes tokens to text with a list of steps. Each step rewrites the list of strings that the
+// previous step returned. The first list is the tokens. The strings of the last list are
+// concatenated. For example, the steps of Llama 2 replace "▁" with a space and "<0x0A>" with its
+// byte, and strip the first space.
 //
 //   Decode({{.kind = DecoderKind::kReplace, .pattern = "▁", .content = " "},
 //           {.kind = DecoderKind::kByteFallback},
@@ -29,10 +30,11 @@ enum class DecoderKind {
   kWordPiece,  // appends tokens that begin with `pattern` to the previous token; `cleanup` removes
                // spaces before punctuation
   kSuffix,  // BPEDecoder: replaces `pattern` with a space, or with "" in the last token
-  kSpaces,  // without a decoder in the file: inserts a space between tokens
+  kSpaces,  // joins tokens with spaces, if the file has no decoder
   kToken,   // replaces a token equal to `pattern` with `content`
-  // Replaces "▁" with a space. If `first`, strips one "▁" at the start of the first token. If also
-  // `cleanup`, continues with the following tokens until one is not empty.
+  // Replaces "▁" with a space. If `first`, first strips one "▁" from the start of the first token.
+  // If also `cleanup`, then strips one "▁" from the start of each following token until a token is
+  // not empty.
   kSentencePiece,
 };
 
@@ -48,13 +50,13 @@ struct DecoderStep {
 
 namespace text {
 
-/// Returns kUnsupported if there are more than 64 steps, and kInvalidArgument if a step that
-/// searches for its pattern has an empty pattern.
+/// Returns kUnsupported if there are more than 64 steps. Returns kInvalidArgument if a kReplace,
+/// kStrip, kMetaspace or kSuffix step has an empty pattern.
 Status CheckDecoder(const std::vector<DecoderStep>& steps);
 
-/// Returns the text of `tokens`. Linear in the bytes of the tokens times the number of steps.
-/// Returns kInvalidArgument if the text grows more than 256-fold. Requires that CheckDecoder
-/// accepts `steps`.
+/// Returns the text of `tokens`. Linear in the number of bytes that each step reads and writes.
+/// Returns kInvalidArgument if the text becomes longer than 256 times the bytes of `tokens` plus
+/// 256 KiB. Requires that CheckDecoder succeeds.
 Result<std::string> Decode(const std::vector<DecoderStep>& steps,
                            std::vector<std::string> tokens);
 

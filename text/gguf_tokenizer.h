@@ -2,14 +2,14 @@
 #define STOWAGE_TEXT_GGUF_TOKENIZER_H_
 
 // Reads and writes the tokenizer in a GGUF file. The file lists the tokens and their merges or
-// scores, and gives the pre-tokenizer and the normalizer by a name that llama.cpp defines.
+// scores. For the pre-tokenizer and the normalizer, it has only a name, which llama.cpp defines.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
 //   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(gguf)));
 //
 // ReadTokenizer (text/tokenizer_file.h) does this for a file. In the other direction,
-// GgufTokenizerKeys returns the keys of a Hugging Face tokenizer, if GGUF has a name for its
-// pre-tokenizer and normalizer:
+// GgufTokenizerKeys returns the GGUF keys of a Hugging Face tokenizer, if llama.cpp defines a name
+// for its pre-tokenizer and normalizer:
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       const GgufMetadata keys,
@@ -50,29 +50,31 @@ struct GgufTokenizer {
 };
 
 /// Reads the tokenizer keys of a header. Returns kUnsupported unless `tokenizer.ggml.model` is gpt2
-/// (byte-level byte pair encoding), llama or t5. Returns kNotFound or kInvalidArgument, as
-/// GgufHeader does, for keys that are missing or of another type. Returns kInvalidArgument for
-/// types and ids that are negative or above 2^31 - 1.
+/// (byte-level byte pair encoding), llama or t5. Returns kNotFound for missing keys, and
+/// kInvalidArgument for values of another type and for token types and ids that are negative or
+/// above 2^31 - 1.
 Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header);
 
-/// Returns the tokenizer parts, with the pre-tokenizer and the normalizer that the file names.
-/// Returns kUnsupported for an unknown name or type. Returns kInvalidArgument if the numbers of
-/// types, scores and tokens differ, or if a bos or eos token that must be added has no id.
+/// Returns the parts of the tokenizer (text/tokenizer.h), with the pre-tokenizer and the normalizer
+/// that `pre` names. Returns kUnsupported for an unknown name or token type. Returns
+/// kInvalidArgument if the numbers of types, scores and tokens differ, or if a bos or eos token
+/// that must be added has no id.
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
 
 struct GgufTokenizerContext {
-  /// Size of the model's vocabulary. Ids below it without a token become unused tokens.
+  /// The size of the model's vocabulary. Ids below it that have no token become unused tokens.
   int64_t vocabulary = 0;
   std::string_view chat_template = {};  // "" for none
 };
 
 /// Returns the keys tokenizer.ggml.* and tokenizer.chat_template for the tokenizer that
 /// ReadTokenizer reads from `path`. Converts byte-level byte pair encoding from tokenizer.json, and
-/// byte pair encoding from SentencePiece's tokenizer.model. Copies the keys of a GGUF file. Special
-/// tokens are read from the tokenizer, and from tokenizer_config.json, special_tokens_map.json and
-/// config.json in the same folder. Errors name the file. Returns kUnsupported for a tokenizer that
-/// GGUF cannot express: another model, a pre-tokenizer or normalizer without a name, or tokens
-/// other than bos and eos that are added to every text. Propagates errors of reading the files.
+/// SentencePiece's byte pair encoding from tokenizer.model, also if `path` is a tokenizer.json in
+/// the same folder. Copies the keys if `path` is a GGUF file. Special tokens are read from the
+/// tokenizer, and from tokenizer_config.json, special_tokens_map.json and config.json in the same
+/// folder. Errors name the file. Returns kUnsupported for a tokenizer that GGUF cannot express:
+/// another model, a pre-tokenizer or normalizer without a name in llama.cpp, or tokens other than
+/// bos and eos that are added to every text. Propagates errors of reading the files.
 Result<GgufMetadata> GgufTokenizerKeys(const std::string& path,
                                        const GgufTokenizerContext& context);
 

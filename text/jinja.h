@@ -2,18 +2,18 @@
 #define STOWAGE_TEXT_JINJA_H_
 
 // Renders Jinja templates, with the features that chat templates of published models use. Rendering
-// follows transformers: Jinja 3.1 in a sandbox, with trim_blocks, lstrip_blocks, break and
-// continue, raise_exception, and undefined values that are rendered as empty.
+// is compatible with transformers, which uses Jinja 3.1 in a sandbox with trim_blocks,
+// lstrip_blocks, break and continue, and raise_exception. Undefined values are rendered as "".
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const jinja::Template hello,
 //                            jinja::Template::Parse("Hello {{ name | trim }}!"));
 //   STOWAGE_ASSIGN_OR_RETURN(const std::string text,
 //                            hello.Render({{"name", std::string(" you ")}}));
 //
-// Parsing fails for an unknown tag. Rendering fails when it reaches an unknown filter, test, method
-// or operator. The steps and the memory of rendering are limited.
+// Parsing fails for an unknown tag. Rendering fails only when it evaluates an unknown filter, test,
+// method or operator. The number of steps and the memory of rendering are limited.
 //
-// ChatTemplate renders a conversation as text in the format that the model was trained on:
+// ChatTemplate renders a conversation as text, in the format on which the model was trained:
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ChatTemplate chat,
@@ -36,14 +36,14 @@ namespace stowage::jinja {
 
 class Template {
  public:
-  /// Parses a template. Returns, with the line, kInvalidArgument for invalid syntax, and
-  /// kUnsupported for syntax that is not implemented.
+  /// Parses a template. Returns kInvalidArgument for invalid syntax, and kUnsupported for syntax
+  /// that is not implemented. Errors name the line.
   static Result<Template> Parse(std::string_view source);
 
   /// Renders the template. Returns kInvalidArgument if the template raises an exception, or where
   /// Python would raise one. Returns kUnsupported for unknown filters and other missing features,
-  /// for more than 4 million steps, and for strings of more than 64 MiB plus 1,024 times the bytes
-  /// of `variables`.
+  /// for more than 4 million steps, and if all computed strings and lists together need more than
+  /// 64 MiB plus 1,024 times the bytes of the strings in `variables`.
   Result<std::string> Render(
       std::vector<std::pair<std::string, Value>> variables) const;
 
@@ -71,23 +71,25 @@ struct ChatOptions {
 
 class ChatTemplate {
  public:
-  /// The special tokens that templates refer to: names such as "bos_token" with their text.
+  /// The special tokens that templates use, as pairs of a variable's name, such as "bos_token", and
+  /// the token's text.
   using Tokens = std::vector<std::pair<std::string, std::string>>;
 
   /// Parses a template. Propagates errors of jinja::Template::Parse. Errors quote the beginning of
   /// the template.
   static Result<ChatTemplate> Parse(std::string_view jinja, Tokens tokens = {});
 
-  /// Returns the conversation as text, including special tokens, without tools and documents. No
-  /// clock is provided, so a template that writes today's date uses its own default. Returns
-  /// kInvalidArgument for an unknown role, and for no messages without `open_answer`. Propagates
-  /// errors of jinja::Template::Render, such as an exception for roles that do not alternate.
+  /// Returns the conversation as text, including special tokens. The template's variables `tools`
+  /// and `documents` are None. There is no function for the current date, so a template that writes
+  /// the date uses its own default. Returns kInvalidArgument for an unknown role, and if there are
+  /// no messages and `open_answer` is false. Propagates errors of jinja::Template::Render, such as
+  /// an exception for roles that do not alternate.
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
-  /// Returns the text that follows an answer, without leading white space, such as "<|im_end|>\n".
-  /// Propagates errors of Format. Returns kUnsupported if the template does not write the content
-  /// of the answer.
+  /// Returns the text that the template writes after the content of an answer, without leading
+  /// white space, such as "<|im_end|>\n". Propagates errors of Format. Returns kUnsupported if the
+  /// template does not write the content of the answer.
   Result<std::string> AfterAnswer() const;
 
  private:

@@ -2,7 +2,7 @@
 #define STOWAGE_TEXT_JINJA_PARSER_H_
 
 // Tokenizes and parses Jinja templates as Jinja 3.1 does with trim_blocks and lstrip_blocks.
-// Comments, and white space around tags, are dropped.
+// Comments are dropped, as is the white space that these options remove around tags.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(const Body body, Parse("Hello {{ name }}!"));
 
@@ -37,7 +37,7 @@ struct Token {
   int64_t line;
 };
 
-/// Splits a template into tokens. Returns kInvalidArgument, with the line, for an invalid token.
+/// Splits a template into tokens. Returns kInvalidArgument, naming the line, for an invalid token.
 Result<std::vector<Token>> Tokenize(std::string_view source);
 
 struct Expression {
@@ -81,7 +81,7 @@ struct Statement {
     kSet,  // names[0] or names[0].text = expressions[0]
     kSetBlock,  // names[0] = the output of bodies[0]
     kMacro,     // text, names of params, their defaults or null; bodies[0]
-    kScope,     // bodies[0], with variables of its own
+    kScope,     // bodies[0], in a new scope of variables
     kBreak,
     kContinue,
   };
@@ -92,8 +92,8 @@ struct Statement {
   std::vector<Body> bodies = {};
 };
 
-/// Parses a template. Returns, with the line, kInvalidArgument for invalid syntax, and kUnsupported
-/// for syntax that is not implemented.
+/// Parses a template. Returns kInvalidArgument for invalid syntax, and kUnsupported for syntax that
+/// is not implemented. Errors name the line.
 Result<Body> Parse(std::string_view source);
 
 }  // namespace stowage::jinja

@@ -1,15 +1,15 @@
 #ifndef STOWAGE_TEXT_JINJA_VALUE_H_
 #define STOWAGE_TEXT_JINJA_VALUE_H_
 
-// Defines the values that a Jinja template computes with, and their filters, tests, methods and
-// operators. Truth, equality, order and conversion to strings follow Python. An unknown filter,
-// test or method is an error only when it is called, since chat templates also contain code for
-// tools.
+// Defines the values of a Jinja template, and their filters, tests, methods and operators. Truth,
+// equality, order and conversion to strings are the same as in Python. An unknown filter, test or
+// method is an error only when it is called, since chat templates also contain code for tools that
+// is not executed.
 //
 //   Result<Value> text = ApplyFilter("trim", std::string(" a "), {});  // "a"
 //
-// All functions return kUnsupported for names and arguments that are not implemented, and
-// kInvalidArgument where Python raises an exception.
+// Functions that return a Result return kUnsupported for names and arguments that are not
+// implemented, and kInvalidArgument where Python raises an exception.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Loop {
   std::shared_ptr<const List> items;
   size_t index = 0;
 };
-/// An iterator, which is true even if it yields nothing.
+/// An iterator, which is true in conditions even if it yields nothing.
 struct Generator {
   std::shared_ptr<const List> items;
 };
@@ -79,7 +79,7 @@ inline bool IsDict(const Value& value) {
   return Is<std::shared_ptr<const Dict>>(value);
 }
 
-/// Returns the type of a value for errors, such as "a string" or "a list".
+/// Returns the type of `value` for error messages, such as "a string" or "a list".
 std::string_view KindOf(const Value& value);
 bool IsTrue(const Value& value);
 /// Returns whether `value` is a bool, an integer or a real number.
@@ -100,9 +100,10 @@ Result<int64_t> LengthOf(const Value& value);
 /// Returns the result of Python's `json.dumps(value, ensure_ascii=False)`.
 Result<std::string> JsonOf(const Value& value);
 
-/// Returns the characters of `text`, which is UTF-8.
+/// Returns the characters of `text`, which must be UTF-8.
 std::vector<std::string_view> Characters(std::string_view text);
-/// Returns `text` stripped as by Python's str.strip, lstrip or rstrip.
+/// Returns `text` without white space at the left, the right or both, like Python's str.lstrip,
+/// rstrip and strip.
 std::string_view Strip(std::string_view text, bool left = true,
                        bool right = true);
 
@@ -110,7 +111,8 @@ struct Arguments {
   std::vector<Value> values = {};
   std::vector<std::pair<std::string, Value>> named = {};
 
-  /// Returns the argument at a position or with a name, or null if it is not given.
+  /// Returns the argument at `position`, or the argument named `name` if there are fewer positional
+  /// arguments, or null if neither is given.
   const Value* Find(size_t position, std::string_view name) const;
 };
 
@@ -124,14 +126,14 @@ Result<bool> ApplyTest(std::string_view name, const Value& of,
 Result<Value> CallMethod(std::string_view name, const Value& of,
                          const Arguments& arguments);
 
-/// Returns the attribute `of.name`. Methods are not called.
+/// Returns the attribute `of.name`. Does not call methods.
 Result<Value> AttributeOf(const Value& of, std::string_view name);
 /// Returns `of[index]`.
 Result<Value> ItemOf(const Value& of, const Value& index);
 /// Returns `of[begin:end:step]`. An omitted bound is None.
 Result<Value> SliceOf(const Value& of, const Value& begin, const Value& end,
                       const Value& step);
-/// Applies an arithmetic operator, or concatenates strings and lists with + and ~.
+/// Returns the result of an arithmetic operator, of + for strings and lists, or of ~.
 Result<Value> Operate(std::string_view operation, const Value& left,
                       const Value& right);
 

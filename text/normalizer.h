@@ -3,7 +3,7 @@
 
 // Normalizes text before it is split into words, with a list of steps. Each step rewrites the
 // result of the previous step. For example, the steps of Llama 2 prepend "▁" to a text and replace
-// spaces with it, and the steps of BERT strip accents and convert to lower case.
+// spaces with "▁". The steps of BERT strip accents and convert to lower case.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       Normalizer normalizer,
@@ -58,11 +58,12 @@ namespace text {
 
 class Normalizer {
  public:
-  /// Creates a normalizer. Returns kInvalidArgument if a pattern is empty, and kUnsupported if
-  /// there are more than 64 steps. Propagates errors of WordPattern and SentencePieceNormalizer.
+  /// Creates a normalizer. Returns kInvalidArgument if a kReplace or kReplacePattern step has an
+  /// empty pattern, and kUnsupported if there are more than 64 steps. Propagates errors of
+  /// WordPattern, SentencePieceNormalizer and Charsmap.
   static Result<Normalizer> Create(std::vector<NormalizerStep> steps);
 
-  /// The scratch memory of a thread.
+  /// The scratch memory of a normalizer. Threads must use separate objects.
   struct Work {
     std::vector<WordPattern::Search> searches;
     std::string buffers[2];
@@ -72,11 +73,13 @@ class Normalizer {
   };
   Work NewWork() const;
 
-  /// Returns the normalized text, a view of `text` or of `work`. A view of `work` is valid until
-  /// the next call. If `goes_on`, the text continues another text, and nothing is prepended. Sets
-  /// `work->is_moved` if the first character does not come from the first character of `text`.
-  /// Returns kInvalidArgument if a pattern exceeds its limit of steps, or if the text grows more
-  /// than 256-fold. `text` must be well-formed UTF-8.
+  /// Returns the normalized text, which is a view of `text` or of `work`. A view of `work` is valid
+  /// until the next call. `work` must be from NewWork of this object. If `goes_on` is true, `text`
+  /// continues another text, and nothing is prepended. Sets `work->is_moved` to whether the first
+  /// character of the result does not come from the first character of `text`. `text` must be
+  /// well-formed UTF-8. Returns kInvalidArgument if the search for a regular expression exceeds its
+  /// limits (WordPattern::Found::kTooHard), or if replacements of kReplace and kReplacePattern make
+  /// the text longer than 256 times `text` plus 256 KiB.
   Result<std::string_view> Run(std::string_view text, bool goes_on,
                                Work* work) const;
 

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TEXT_PIECE_MODELS_H_
 #define STOWAGE_TEXT_PIECE_MODELS_H_
 
-// Provides models that split words into tokens, which are found with a trie.
+// Provides two models that split words into tokens: Unigram and WordPiece.
 //
 // Unigram (T. Kudo, 2018; T5, ALBERT, XLM-R): each token has a log probability. A word is split
 // into the tokens with the largest sum, which the Viterbi algorithm finds.
@@ -10,9 +10,9 @@
 //                            Unigram::Create(tokens, scores, {.unknown = 2}));
 //   unigram.Encode("▁the", &ids);
 //
-// WordPiece (Y. Wu et al., 2016; BERT): a word is split into the longest token that is its prefix,
-// then the longest continuation, such as "##ing", and so on. If a word cannot be split in this
-// manner, the whole word becomes the unknown token.
+// WordPiece (Y. Wu et al., 2016; BERT): the first token of a word is the longest token that is a
+// prefix of the word. Each further token, such as "##ing", is the longest one that continues the
+// word. If a word cannot be split in this manner, the whole word becomes the unknown token.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(WordPiece pieces,
 //                            WordPiece::Create(tokens, {.unknown = 1}));
@@ -34,14 +34,14 @@ namespace stowage::text {
 inline constexpr size_t kMaxPiece = 512;
 
 struct UnigramOptions {
-  // Replaces a run of characters without a token. If absent, these characters are dropped.
+  // Replaces adjacent characters that have no token. If absent, these characters are dropped.
   std::optional<int32_t> unknown = std::nullopt;
-  bool byte_fallback = false;  // such characters become "<0xE2>" and so on
-  // If true, sums are in 32 bits, as in sentencepiece. If false, they are in 64 bits, as in PyPI's
-  // `tokenizers`.
+  bool byte_fallback = false;  // these characters become "<0xE2>" and so on
+  // Whether sums of log probabilities are computed in 32 bits, as in sentencepiece, instead of 64
+  // bits, as in PyPI's `tokenizers`.
   bool is_single = false;
-  // The score of an unknown character is this value minus 10. If absent, it is the lowest score of
-  // all tokens minus 10.
+  // The score of a character without a token is this value minus 10. If absent, it is the lowest
+  // score of all tokens minus 10.
   std::optional<double> least = std::nullopt;
   // Ids that encoding never produces, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
@@ -49,14 +49,15 @@ struct UnigramOptions {
 
 class Unigram {
  public:
-  /// Creates a model. `tokens` is indexed by id, and "" marks an unused id. Of equal tokens, the
-  /// last one is used. Requires a finite score for each token. Returns kUnsupported if a token is
-  /// longer than kMaxPiece.
+  /// Creates a model. `tokens` and `scores` are indexed by id, and "" marks an unused id. Of equal
+  /// tokens, the last one is used. Requires a finite score for each token, and valid ids in
+  /// `options`. Returns kUnsupported if a token is longer than kMaxPiece.
   static Result<Unigram> Create(const std::vector<std::string>& tokens,
                                 const std::vector<double>& scores,
                                 const UnigramOptions& options);
 
-  /// Appends the tokens of one word to `ids`. O(n L) for n bytes and tokens of at most L bytes.
+  /// Appends the tokens of one word to `ids`. O(n L) for a word of n bytes and tokens of at most L
+  /// bytes.
   void Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
   int32_t size() const { return texts_.size(); }
@@ -102,8 +103,9 @@ struct WordPieceOptions {
 
 class WordPiece {
  public:
-  /// Creates a model. `tokens` is indexed by id, and "" marks an unused id. Returns kUnsupported if
-  /// a token is longer than kMaxWordPiece.
+  /// Creates a model. `tokens` is indexed by id, and "" marks an unused id. Of equal tokens, the
+  /// last one is used. Requires valid ids in `options`. Returns kUnsupported if a token is longer
+  /// than kMaxWordPiece.
   static Result<WordPiece> Create(const std::vector<std::string>& tokens,
                                   const WordPieceOptions& options);
 

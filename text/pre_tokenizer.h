@@ -2,7 +2,7 @@
 #define STOWAGE_TEXT_PRE_TOKENIZER_H_
 
 // Splits text into words with a list of steps. Each step splits the segments that the previous step
-// returned. Tokens never cross word boundaries.
+// returned. A tokenizer encodes each word separately, so no token crosses a word boundary.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<PreTokenizerStep> steps,
 //                            PreTokenizerSteps("smollm"));
@@ -22,7 +22,7 @@
 
 namespace stowage {
 
-/// The treatment of the matches of a step, named as in tokenizer.json.
+/// The treatment of the text that matches a step, named as in tokenizer.json.
 enum class SplitBehavior {
   kIsolated,            // each match is a segment
   kRemoved,             // matches are dropped
@@ -38,10 +38,11 @@ enum class PreTokenizerKind {
   kWhiteSpace,   // WhitespaceSplit: at each white space character
   kPunctuation,  // Punctuation: at each punctuation character
   kWords,  // Whitespace: at runs of word characters, and of other characters
-  kMetaspace,  // replaces spaces with `pattern`, and prepends it to segments
+  kMetaspace,  // replaces spaces with `pattern`; see MetaspacePrefix
 };
 
-/// The segments to which a Metaspace step prepends its pattern, unless they begin with it.
+/// The segments to which a kMetaspace step prepends its pattern. A segment that begins with the
+/// pattern is unchanged.
 enum class MetaspacePrefix {
   kNever,
   kFirst,  // the segment at the beginning of the text
@@ -49,23 +50,26 @@ enum class MetaspacePrefix {
 };
 
 struct PreTokenizerStep {
-  // For kPattern, an empty pattern prepends a space to each segment that does not begin with one.
+  // The regular expression of kPattern, or the string of kLiteral and kMetaspace. If the pattern of
+  // kPattern is empty, the step does not split, but prepends a space to each segment that does not
+  // begin with a space.
   std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  // the text between matches is treated as matches
+  bool invert = false;  // the text between matches takes the role of matches
   PreTokenizerKind kind = PreTokenizerKind::kPattern;
   MetaspacePrefix prefix = MetaspacePrefix::kAlways;
 };
 
-/// The pattern of GPT-2, which is ByteLevel in tokenizer.json.
+/// The regular expression of GPT-2, which tokenizer.json calls ByteLevel.
 extern const char* const kGpt2Pattern;
 
-/// Returns the steps for a name in GGUF files, such as "gpt-2", "llama-bpe", "qwen2" or "smollm".
-/// Returns kUnsupported, with the known names, for another name.
+/// Returns the steps of the pre-tokenizer that GGUF files call `name`, such as "gpt-2",
+/// "llama-bpe", "qwen2" or "smollm". Returns kUnsupported, listing the known names, for another
+/// name.
 Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name);
 
-/// Returns whether tokenizers with this name in GGUF files encode a word that is a token as this
-/// token, without merging. The same tokenizers prepend bos to each text by default.
+/// Returns whether tokenizers whose pre-tokenizer GGUF files call `name` encode a word that is a
+/// token as this token, without merging. These tokenizers also prepend bos to each text by default.
 constexpr bool IgnoresMerges(std::string_view name) {
   return name == "llama-bpe" || name == "tekken";
 }
@@ -74,23 +78,26 @@ namespace text {
 
 class PreTokenizer {
  public:
-  /// Creates a pre-tokenizer. Propagates errors of WordPattern. Returns kInvalidArgument if a step
-  /// that needs a string has an empty pattern, and kUnsupported if there are more than 64 steps.
+  /// Creates a pre-tokenizer. Propagates errors of WordPattern. Returns kInvalidArgument if a
+  /// kLiteral or kMetaspace step has an empty pattern, and kUnsupported if there are more than 64
+  /// steps.
   static Result<PreTokenizer> Create(
       const std::vector<PreTokenizerStep>& steps);
 
-  /// The scratch memory of a thread.
+  /// The scratch memory of a pre-tokenizer. Threads must use separate objects.
   using Searches = std::vector<WordPattern::Search>;
   Searches NewSearches() const;
 
-  // The position of a text in the whole input.
+  // The position of a segment in the whole text.
   struct Place {
     bool is_begin = true;
-    bool goes_on = false;  // continues another text: no space is prepended
+    bool goes_on = false;  // continues another text; nothing is prepended
   };
 
-  /// Calls `take` with each word of `text`, in order. A word is valid until `take` returns. Returns
-  /// kInvalidArgument if a pattern exceeds its limit of steps. `text` must be well-formed UTF-8.
+  /// Calls `take` with each word of `text`, in order. A word is valid until `take` returns.
+  /// `searches` must be from NewSearches of this object. `text` must be well-formed UTF-8. Returns
+  /// kInvalidArgument if the search for a regular expression exceeds its limits
+  /// (WordPattern::Found::kTooHard).
   Status ForEachWord(std::string_view text, const Place& place,
                      Searches* searches,
                      const std::function<void(std::string_view)>& take) const;

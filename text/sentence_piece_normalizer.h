@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TEXT_SENTENCE_PIECE_NORMALIZER_H_
 #define STOWAGE_TEXT_SENTENCE_PIECE_NORMALIZER_H_
 
-// Normalizes text as SentencePiece does (T. Kudo and J. Richardson, 2018). Applies the replacements
-// of a precompiled table, replaces spaces with "▁", and prepends one "▁" to the text.
+// Normalizes text as SentencePiece does (T. Kudo and J. Richardson, 2018). The normalization
+// applies the replacements of a precompiled table, replaces spaces with "▁", and prepends a "▁" to
+// the text. SentencePieceRules selects what applies.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(auto normalizer,
 //                            SentencePieceNormalizer::Create({.add_space = true}));
@@ -29,7 +30,7 @@ class Charsmap {
  public:
   struct Rule {
     size_t bytes = 0;              // bytes that are replaced
-    std::string_view replacement;  // valid as long as the table
+    std::string_view replacement;  // valid while the Charsmap exists
   };
 
   /// Parses `blob`, which consists of the size of the trie in bytes as a 32-bit integer, the trie,
@@ -37,7 +38,8 @@ class Charsmap {
   /// sizes are inconsistent or the replacements are not UTF-8.
   static Result<Charsmap> Parse(std::string_view blob);
 
-  /// Returns the rule for the longest or the shortest prefix of `text` that has one, if any.
+  /// Longest returns the rule for the longest prefix of `text` that has a rule, and Shortest for
+  /// the shortest prefix. Both return nullopt if no prefix has a rule.
   std::optional<Rule> Longest(std::string_view text) const;
   std::optional<Rule> Shortest(std::string_view text) const;
 
@@ -55,7 +57,7 @@ namespace stowage {
 struct SentencePieceRules {
   std::string charsmap = {};           // a Charsmap blob; "" for none
   std::vector<std::string> kept = {};  // user-defined pieces, never rewritten
-  bool add_space = false;              // before a text that is not empty
+  bool add_space = false;              // prepends a space to a nonempty text
   bool collapse_spaces = false;        // one between words, none at the ends
   bool escape_spaces = true;           // spaces are written as "▁"
 };
@@ -69,8 +71,8 @@ class SentencePieceNormalizer {
   static Result<SentencePieceNormalizer> Create(
       const SentencePieceRules& rules);
 
-  /// Writes the normalized text to `*out`. If `goes_on`, the text continues another text, and no
-  /// space is prepended. Linear. `text` must be well-formed UTF-8.
+  /// Sets `*out` to the normalized text. If `goes_on` is true, `text` continues another text, and
+  /// no space is prepended. Linear. `text` must be well-formed UTF-8.
   void Run(std::string_view text, bool goes_on, std::string* out) const;
 
  private:

@@ -3,7 +3,7 @@
 
 // Joins the tokens of one text, or of a pair of texts, with special tokens, as the post-processor
 // of a tokenizer.json specifies: "[CLS] A [SEP] B [SEP]". Each token has a type (token_type_ids),
-// which tells a model to which text it belongs.
+// from which a model knows to which text the token belongs.
 //
 //   Result<TextTemplate> joins = TextTemplate::Parse(*ReadFile("bert/tokenizer.json"));
 //   JoinedTexts joined = joins->Join(first, &second, /*max_tokens=*/128);
@@ -25,10 +25,10 @@ struct JoinedTexts {
 
 class TextTemplate {
  public:
-  /// A run of special tokens, or a placeholder for a text.
+  /// A list of special tokens, or the position of a text.
   struct Piece {
     std::vector<int32_t> tokens = {};
-    int text = -1;  // text of a placeholder, 0 or 1; -1 otherwise
+    int text = -1;  // number of the text, 0 or 1; -1 if special tokens
     int32_t type = 0;
   };
 
@@ -38,18 +38,20 @@ class TextTemplate {
   TextTemplate(std::vector<Piece> single, std::vector<Piece> pair)
       : single_(std::move(single)), pair_(std::move(pair)) {}
 
-  /// Parses the content of a tokenizer.json. Returns kInvalidArgument for a malformed
-  /// post-processor. Returns kUnsupported unless it is TemplateProcessing, BertProcessing,
-  /// RobertaProcessing, ByteLevel, or a Sequence of ByteLevel and one of these.
+  /// Returns the template of the post-processor in the content of a tokenizer.json, or
+  /// TextTemplate() if there is no post-processor. Returns kInvalidArgument for invalid JSON or a
+  /// malformed post-processor. Returns kUnsupported unless the post-processor is
+  /// TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, or a Sequence of ByteLevel
+  /// and one of these.
   static Result<TextTemplate> Parse(std::string_view tokenizer_json);
 
-  /// Returns the number of special tokens that are added to one text, or to a pair.
+  /// Returns the number of special tokens that Join adds to one text, or to a pair of texts.
   int64_t added_tokens(bool is_pair) const;
 
-  /// Joins `first` and, unless it is null, `second`. A result of more than `max_tokens` is
-  /// truncated at the ends of the texts, as by `longest_first` of PyPI's `tokenizers`: the longer
-  /// text is truncated until both have equal lengths, then both are. Requires that
-  /// `max_tokens` is at least `added_tokens(second != nullptr)`.
+  /// Joins `first` and, unless it is null, `second`. If the result would have more than
+  /// `max_tokens` tokens, texts are truncated at their ends, like `longest_first` of PyPI's
+  /// `tokenizers`: the longer text is truncated until both have equal lengths, and then both are
+  /// truncated. Requires that `max_tokens` is at least `added_tokens(second != nullptr)`.
   JoinedTexts Join(std::span<const int32_t> first,
                    const std::vector<int32_t>* second,
                    int64_t max_tokens) const;

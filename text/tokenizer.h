@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_H_
 #define STOWAGE_TEXT_TOKENIZER_H_
 
-// Encodes text to tokens and decodes tokens to text, with the same ids as PyPI's `tokenizers`. The
+// Encodes text to tokens and decodes tokens to text. The ids are those of PyPI's `tokenizers`. The
 // supported models are byte pair encoding of bytes (GPT-2, Llama 3, Qwen) and of characters (Llama
 // 2, Mistral, Gemma), unigram models (T5, XLM-R), and WordPiece (BERT).
 //
@@ -12,8 +12,8 @@
 //   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
 //   STOWAGE_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
 //
-// docs/guides/tokens.md lists the supported tokenizers. Without PCRE2, a build supports no
-// tokenizers that split text with a pattern. The error names the package to install.
+// docs/guides/tokens.md lists the supported tokenizers. A build without PCRE2 does not support
+// tokenizers that split text with a regular expression. The error names the package to install.
 
 #include <cstdint>
 #include <memory>
@@ -31,10 +31,12 @@
 
 namespace stowage {
 
-/// The upper bound of token ids. The largest known vocabularies have a few hundred thousand ids.
+/// The exclusive upper bound of token ids. The largest known vocabularies have a few hundred
+/// thousand ids.
 inline constexpr int32_t kMaxTokens = 1 << 20;
-/// Returns the upper bound of the ids for a number of tokens. Vocabularies have few unused ids, so
-/// the bound keeps tables that are indexed by id about as small as the tokens.
+/// Returns the exclusive upper bound of ids for a vocabulary of this number of tokens. Vocabularies
+/// have few unused ids, so the bound excludes only invalid files, and limits the size of tables
+/// that are indexed by id.
 inline constexpr int32_t IdsOf(size_t tokens) {
   return tokens < static_cast<size_t>(kMaxTokens) / 2 - 512
              ? static_cast<int32_t>(2 * tokens + 1024)
@@ -70,29 +72,31 @@ struct TokenizerParts {
   // concatenation is the token with the highest score is merged first, and `merges` is not used.
   // May be empty for the other models, and for kBpe with merges.
   std::vector<double> scores = {};
-  // For kUnigram: sums of scores are in 32 bits if true, and in 64 bits if false.
+  // For kUnigram: whether sums of scores are computed in 32 bits instead of 64 bits.
   bool is_single = false;
-  // For kUnigram: the score of an unknown character is this value minus 10. If absent, it is the
-  // lowest of all scores minus 10.
+  // For kUnigram: the score of a character without a token is this value minus 10. If absent, it is
+  // the lowest of all scores minus 10.
   std::optional<double> least_score = std::nullopt;
   // For kWordPiece: the prefix of tokens that continue a word.
   std::string word_prefix = "##";
-  // For kWordPiece: longer words are unknown.
+  // For kWordPiece: words of more characters are unknown.
   int32_t max_word_characters = 100;
-  // Ids that only added tokens produce, such as the ids of control tokens.
+  // Ids that Encode produces only for added tokens, such as the ids of control tokens.
   std::vector<int32_t> apart = {};
 };
 
 struct EncodeOptions {
-  // If true, special tokens in the text become tokens. If false, they are plain text.
+  // Whether the text of a special token, such as "<s>", becomes this token. If false, it is encoded
+  // like other text. Other added tokens always become tokens.
   bool special = true;
   // Whether to add the tokenizer's prefix and suffix.
   bool add_prefix = true;
-  // The token that the text continues, for example the end of a prompt before an answer. No space
-  // is then prepended, unless the token is an added token. If absent, the text is a whole text.
+  // The last token of the text that `text` continues, for example of a prompt before an answer. The
+  // tokenizer then does not prepend a space, unless this token is an added token. If absent, `text`
+  // is a whole text.
   std::optional<int32_t> after = std::nullopt;
-  // If not null, the number of bytes of the normalized text that have no token, because they are
-  // unknown or dropped, is added to it.
+  // If not null, Encode adds to it the number of bytes of the normalized text that have no token.
+  // These bytes are dropped or encoded as the unknown token.
   int64_t* without_token = nullptr;
 };
 
@@ -102,15 +106,18 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  /// Creates a tokenizer. Returns kInvalidArgument if the model requires merges or scores and has
-  /// none, if scores or ids do not match the tokens, or if an added token is not UTF-8. Propagates
-  /// errors of Bpe, Unigram, WordPiece, Normalizer, PreTokenizer and CheckDecoder.
+  /// Creates a tokenizer. Returns kInvalidArgument if there are more than kMaxTokens tokens, if the
+  /// model requires merges or scores and has none, if scores or ids do not match the tokens, or if
+  /// an added token is empty or not UTF-8. Returns kUnsupported if an added token becomes "" when
+  /// it is normalized. Propagates errors of Bpe, Unigram, WordPiece, Normalizer, PreTokenizer and
+  /// CheckDecoder.
   static Result<Tokenizer> Create(TokenizerParts parts);
 
-  /// Returns the tokens of `text`. Ill-formed UTF-8 is replaced by U+FFFD (text::WellFormed). Text
-  /// without a token is dropped if there is no unknown token. About linear, and thread-safe.
-  /// Returns kInvalidArgument if a pattern of the tokenizer exceeds its limit of steps, or if
-  /// normalization makes the text more than 256 times as long.
+  /// Returns the tokens of `text`. Ill-formed UTF-8 is first replaced by U+FFFD (text::WellFormed).
+  /// Text without a token is dropped if there is no unknown token. Takes time that is about linear
+  /// in the length of `text`. May be called from several threads. Propagates errors of
+  /// text::Normalizer::Run and text::PreTokenizer::ForEachWord, such as kInvalidArgument if the
+  /// search for a regular expression exceeds its limits.
   Result<std::vector<int32_t>> Encode(std::string_view text,
                                       const EncodeOptions& options = {}) const;
 
@@ -118,25 +125,29 @@ class Tokenizer {
   Result<int64_t> Count(std::string_view text,
                         const EncodeOptions& options = {}) const;
 
-  /// Returns the text of the tokens. A subsequence of the tokens of a text may decode to ill-formed
-  /// UTF-8. Returns kInvalidArgument for an unused id. Propagates errors of text::Decode.
+  /// Returns the text of the tokens. Some of the tokens of a text may decode to ill-formed UTF-8,
+  /// since a token may end within a character. Returns kInvalidArgument for an id that has no
+  /// token. Propagates errors of text::Decode.
   Result<std::string> Decode(std::span<const int32_t> ids,
                              const DecodeOptions& options = {}) const;
 
-  /// Returns the tokens that Encode adds before (prefix) or after (suffix) every text.
+  /// prefix returns the tokens that Encode adds before every text, and suffix the tokens that it
+  /// adds after every text.
   std::span<const int32_t> prefix() const;
   std::span<const int32_t> suffix() const;
 
   /// Returns the largest id plus one.
   int32_t size() const;
-  /// Returns the ids below size() that have no token. Linear.
+  /// Returns the ids below size() that have no token. Linear in size().
   std::vector<int32_t> unused() const;
-  /// Returns a hash of all parts (base/hash.h), independent of the file format. Tokenizers with the
-  /// same digest encode and decode identically.
+  /// Returns a hash of the TokenizerParts (base/hash.h). Tokenizers with the same digest encode and
+  /// decode identically, unless hashes collide.
   uint64_t digest() const;
-  /// Returns the token that replaces text without a token, if any.
+  /// Returns the id of the token that replaces text without a token, or nullopt if such text is
+  /// dropped.
   std::optional<int32_t> unknown() const;
-  /// Returns the id of an added token, such as "<|im_end|>".
+  /// Returns the id of the added token `text`, such as "<|im_end|>", or nullopt if there is no such
+  /// token.
   std::optional<int32_t> FindAdded(std::string_view text) const;
 
  private:

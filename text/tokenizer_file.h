@@ -18,8 +18,8 @@ namespace stowage {
 
 /// Reads the tokenizer of `path`, which must be one of the following.
 ///  - A tokenizer.json.
-///  - A SentencePiece model, with ".model" in its name. A tokenizer_config.json in the same folder
-///    specifies whether bos and eos are added.
+///  - A SentencePiece model, with ".model" in its file name. A tokenizer_config.json in the same
+///    folder specifies whether bos and eos are added.
 ///  - A folder, a safetensors file or its index. The first of tokenizer.json, tokenizer.model and
 ///    spiece.model in the folder is read.
 ///  - A GGUF file, recognized by its first bytes. Only its header is read.
@@ -27,14 +27,15 @@ namespace stowage {
 /// ParseTokenizerParts, ParseSentencePieceModel, GgufTokenizerOf, PartsOf and Tokenizer::Create.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
-/// Returns the path of the file that ReadTokenizer reads, which may not exist.
+/// Returns the path of the file that ReadTokenizer(path) reads. The file may not exist.
 std::string TokenizerFileOf(const std::string& path);
-/// Returns the parts of the same tokenizer. Propagates the same errors, without the file's name.
+/// Returns the parts of the tokenizer that ReadTokenizer(path) reads. Returns the errors of
+/// ReadTokenizer except for the errors of Tokenizer::Create. Not all errors name the file.
 Result<TokenizerParts> ReadTokenizerParts(const std::string& path);
 
 /// Parses a tokenizer.json. Returns kInvalidArgument for invalid JSON, and for values that are
-/// missing, of another type or too large. Returns kUnsupported, with its name, for an unknown
-/// component (docs/guides/tokens.md).
+/// missing, too large or of the wrong type. Returns kUnsupported, naming the component, for an
+/// unknown component (docs/guides/tokens.md).
 Result<TokenizerParts> ParseTokenizerParts(std::string_view json);
 
 }  // namespace stowage

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TEXT_VOCABULARY_H_
 #define STOWAGE_TEXT_VOCABULARY_H_
 
-// Stores the tokens of a vocabulary. Provides their strings by id, the notations for bytes in
-// files, and the search for tokens at the start of a text.
+// Stores the tokens of a vocabulary. TokenTexts returns tokens by id. OfAlphabet and ByteOfToken
+// read the notations for bytes in files. Trie and AddedTokens search for tokens in a text.
 //
 //   TokenTexts texts;
 //   texts.Add("the");                              // texts[0] == "the"
@@ -32,7 +32,7 @@
 
 namespace stowage::text {
 
-/// The strings of all tokens by id, stored in one string.
+/// The tokens of a vocabulary, indexed by id and stored in a single string.
 class TokenTexts {
  public:
   TokenTexts() = default;
@@ -41,7 +41,7 @@ class TokenTexts {
     for (const std::string& token : tokens) Add(token);
   }
 
-  /// Adds the string of the next id, "" for an unused id.
+  /// Adds the token of the next id. "" marks an unused id.
   void Add(std::string_view text) {
     bytes_ += text;
     ends_.push_back(bytes_.size());
@@ -49,7 +49,7 @@ class TokenTexts {
 
   int32_t size() const { return static_cast<int32_t>(ends_.size()) - 1; }
 
-  /// Returns the string of a token. Requires `0 <= id < size()`.
+  /// Returns the token with id `id`. Requires `0 <= id < size()`.
   std::string_view operator[](int32_t id) const {
     const auto at = static_cast<size_t>(id);
     return std::string_view(bytes_).substr(ends_[at],
@@ -61,15 +61,16 @@ class TokenTexts {
   std::vector<size_t> ends_ = {0};
 };
 
-/// Returns the bytes of a token in the byte alphabet of GPT-2, which has a printable character for
-/// each byte. Returns nullopt if the token contains another character.
+/// Returns the bytes that `token` denotes in the byte alphabet of GPT-2, which has a printable
+/// character for each byte. Returns nullopt if the token contains a character that is not in the
+/// alphabet.
 std::optional<std::string> OfAlphabet(std::string_view token);
 
 /// Returns the byte of a byte token of SentencePiece, such as "<0x0A>", or nullopt for other
 /// tokens.
 std::optional<unsigned char> ByteOfToken(std::string_view token);
 
-/// A trie that maps strings to ids and is descended byte by byte.
+/// A trie that maps strings to ids. Callers descend it byte by byte.
 class Trie {
  public:
   static constexpr uint32_t kRoot = 0;
@@ -124,9 +125,10 @@ class AddedTokens {
   /// Requires that no token has an empty text.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// Splits `text` at added tokens. Matches are found from the left, and the longest token is used
-  /// at each position. Calls `piece` for the text between tokens and `token` for each token, in
-  /// order. If `special` is false, special tokens are plain text. Stops at the first error.
+  /// Splits `text` at added tokens. Matches are found from left to right, and at each position the
+  /// longest token is used. Calls `piece` for the text between tokens and `token` for each token,
+  /// in order. If `special` is false, special tokens are not matched. Stops at the first error of
+  /// `piece` and returns it.
   Status Split(std::string_view text, bool special,
                const std::function<Status(std::string_view)>& piece,
                const std::function<void(int32_t)>& token) const;
