@@ -24,45 +24,50 @@
 
 namespace stowage::tools {
 
-/// Returns `error`, with which `fitter` refused a budget, as JSON with the smallest feasible
-/// budgets. These are the smallest budget under the allowed optimizations and, in
-/// "minimum_budgets": {"none", "recompute", "micro_batches", "offload", "all"}, the smallest
-/// budgets with one optimization and with all of them. "micro_batches" is null without a `batch` to
-/// split. Also appends the budgets to the message of `error`, as WithSmallestBudgets does.
+/// Returns `error`, the kBudgetTooSmall error of `fitter`, as JSON with the smallest feasible
+/// budgets. "minimum_budget_bytes" is the smallest budget under the allowed optimizations.
+/// "minimum_budgets": {"none", "recompute", "micro_batches", "offload", "all"} are the smallest
+/// budgets with only this optimization, with none and with all. "micro_batches" is null if there is
+/// no `batch` to split. Also appends the budgets to the message of `error`, as WithSmallestBudgets
+/// does. Propagates errors of StepFitter::SmallestBudget.
 Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
                                            std::optional<int64_t> batch,
                                            Error* error);
 
-/// Returns `error`, with which `fitter` refused a budget, followed by the smallest feasible budgets
-/// and the flags that reach them.
+/// Returns `error`, the kBudgetTooSmall error of `fitter`, with the smallest feasible budgets, and
+/// the flags with which they are feasible, appended to its message. If these budgets cannot be
+/// computed, returns that error instead.
 Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
                           Error error);
 
 /// The times of a plan, predicted from measured op times.
 struct Predicted {
   double step_seconds = 0;
-  /// Overhead over the step with the fewest micro-batches and no recomputation.
+  /// The additional time compared with the step without memory optimizations (StepFitter::AsGiven).
   double extra_percent = 0;
-  /// A lower bound of the overhead over all choices of recomputation.
+  /// A lower bound of extra_percent over all choices of recomputation.
   double least_percent = 0;
   int estimated = 0;  // ops whose time was estimated from others
 };
 
-/// Predicts the times of `step`. The result is absent if `times` is.
+/// Predicts the times of `step`, a step of `fitter`. Returns nullopt if `times` is absent.
+/// Propagates errors of StepFitter::AsGiven.
 Result<std::optional<Predicted>> Predict(const std::optional<OpTimes>& times,
                                          StepFitter& fitter,
                                          const FittedStep& step);
 
 /// Returns {"predicted_step_seconds", "predicted_extra_time_percent", "estimated_op_times"}. The
-/// values are null without a prediction.
+/// values are null if `predicted` is absent.
 nlohmann::ordered_json PredictedJson(const std::optional<Predicted>& predicted);
 
-/// Returns the optimizations of a step, as `plan` and `train` print them, or "" if there are none.
+/// Returns a description of the memory optimizations of a step, as `stowage plan` and `train` print
+/// it, or "" if the step has none and `predicted` is absent.
 std::string FittedText(const FittedStep& step,
                        const std::optional<Predicted>& predicted);
 
-/// Returns one line for each value that micro-batches change under --allow-batch-change, as `plan`
-/// and `train` print them, or "" if there are none.
+/// Returns one line for each value whose result the micro-batches of `step` change
+/// (TrainingPlanner::BatchChanges), as `stowage plan` and `train` print it, or "" if there are
+/// none. At most 5 values are listed.
 std::string BatchChangesText(const TrainingPlanner& planner,
                              const FittedStep& step);
 
@@ -70,7 +75,7 @@ std::string BatchChangesText(const TrainingPlanner& planner,
 /// without recomputation.
 double LeastPercent(const FittedStep& step);
 
-/// The memory of the step with one of the optimizers, as --fit-optimizer prints it.
+/// The memory of the step with the optimizer `name`, as --fit-optimizer prints it.
 struct OptimizerFit {
   std::string_view name;
   /// The reason why the optimizer cannot train this model, or "" if it can.
@@ -80,8 +85,8 @@ struct OptimizerFit {
   ParamBytes bytes = {};  // of the plan; if none fits, of the unmodified step
 };
 
-/// Plans the step of `spec` with each optimizer of NamedOptimizers, for kernels with the
-/// requirements `device`. Plans one step per optimizer.
+/// Plans the step of `spec` with each optimizer of NamedOptimizers (autodiff/optimizer.h), for
+/// kernels with the requirements `device`.
 std::vector<OptimizerFit> FitOptimizers(const TrainingSpec& spec,
                                         const DeviceNeeds& device);
 

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_FLAGS_H_
 #define STOWAGE_TOOLS_FLAGS_H_
 
-// Declares groups of options that several subcommands share: the update of params (clipping, decay,
-// momentum, label smoothing), the learning rate schedule, the packer, and ranks.
+// Declares groups of options that several subcommands share: optimization (clipping, decay,
+// momentum, averages, label smoothing), the learning rate schedule, the packer, and ranks.
 //
 //   AddRankOptions(options, &flags);
 //   Result<RankPlan> ranks = ReadRankFlags(flags);
@@ -30,17 +30,18 @@ struct OptimizationFlags {
 
 void AddOptimizationOptions(Options& options, OptimizationFlags* flags);
 
-/// Applies the flags to an optimizer with its defaults. Returns kInvalidArgument, naming the
-/// option, if a value is out of range, or if a momentum is given for an optimizer without one.
+/// Sets the clipping, the averages and the settings of the optimizer in `options` to the values of
+/// the flags that are given. Returns kInvalidArgument, naming the option, if a value is out of
+/// range, or if a momentum is given for an optimizer without momentum.
 Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options);
 
-/// Returns `model` with --label-smoothing applied to its loss. Graphs of the result can also fail
-/// with errors of WithLabelSmoothing.
+/// Returns `model` with --label-smoothing applied to its loss. The result also propagates errors of
+/// WithLabelSmoothing (nn/losses.h).
 ModelFn WithSmoothing(const OptimizationFlags& flags, ModelFn model);
 
-/// Disables weight decay for the params of --no-decay. Call it after setting the model and the
-/// groups of `training`. Propagates errors of the model and of WithoutDecay. Returns
-/// kInvalidArgument if patterns are given for an optimizer without decay.
+/// Disables weight decay for the params that match --no-decay. Must be called after the model, the
+/// optimizer and the groups of `training` have been set. Propagates errors of the model and of
+/// WithoutDecay. Returns kInvalidArgument if patterns are given and the weight decay is 0.
 Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training);
 
 struct ScheduleFlags {
@@ -52,16 +53,16 @@ struct ScheduleFlags {
 
 void AddScheduleOptions(Options& options, ScheduleFlags* flags);
 
-/// Returns `defaults` with the flags applied, except for the warm-up, which depends on the number
-/// of steps. A schedule given by name does not inherit the warm-up and the minimum of `defaults`.
-/// Returns kInvalidArgument, naming the option, if a value is out of range or the schedule ignores
-/// it.
+/// Returns `defaults` with the flags applied, except for --warmup, which depends on the number of
+/// steps (ReadWarmup). With --schedule, the warm-up and the final rate of `defaults` are replaced
+/// by 0. Returns kInvalidArgument, naming the option, if a value is out of range, or if the
+/// schedule would ignore it.
 Result<LearningRateSchedule> ReadSchedule(const ScheduleFlags& flags,
                                           const LearningRateSchedule& defaults);
 
-/// Returns the number of warm-up steps in a run of `steps`. `text` is an integer, or a fraction
-/// below 1, which is rounded up as transformers rounds warmup_ratio. Returns kInvalidArgument if
-/// `text` is neither, or if no step follows the warm-up.
+/// Returns the number of warm-up steps in a run of `steps` steps. `text` is this number or, if
+/// below 1, a fraction of `steps`. The result is rounded up, as transformers rounds warmup_ratio.
+/// Returns kInvalidArgument if `text` is neither, or if the warm-up is not shorter than the run.
 Result<int64_t> ReadWarmup(const std::string& text, int64_t steps);
 
 struct PackerFlags {
@@ -71,9 +72,9 @@ struct PackerFlags {
 
 void AddPackerOptions(Options& options, PackerFlags* flags);
 
-/// Returns the packer's options, with a deadline counted from this call. Returns kInvalidArgument
-/// if the packer is unknown, if a limit is given to a packer without time limits, or if the limit
-/// is invalid.
+/// Returns the packer's options. The deadline is the time of this call plus --time-limit. Returns
+/// kInvalidArgument if the packer is unknown, if a time limit is given for another packer than
+/// "best", or if the time limit is out of range.
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags);
 
 struct RankFlags {
@@ -82,13 +83,13 @@ struct RankFlags {
   std::string link;  // if empty, no link is modeled
 };
 
-/// Adds only --shard, for ranks that a launcher has started.
+/// Declares --shard. For commands whose ranks a launcher has started.
 void AddShardOption(Options& options, std::string* shard);
-/// Adds --shard, --ranks and --link.
+/// Declares --shard, --ranks and --link.
 void AddRankOptions(Options& options, RankFlags* flags);
 
-/// Returns the shardings that --shard names: one of them, or all for "auto". They are ordered from
-/// the fewest to the most sharded tensors. Returns kInvalidArgument for any other string.
+/// Returns the sharding that --shard names, or all shardings for "auto", ordered from the fewest to
+/// the most sharded tensors. Returns kInvalidArgument for any other string.
 Result<std::vector<Sharding>> ReadShard(const std::string& shard);
 
 /// A link between ranks and its bandwidth in one direction.
@@ -104,11 +105,13 @@ struct RankPlan {
 };
 
 /// Returns the ranks that the flags describe. Propagates errors of ReadShard. Returns
-/// kInvalidArgument if the number of ranks is below 1, if a sharding or a link is given for one
-/// rank, or if the link is neither a known name nor a size.
+/// kInvalidArgument if a sharding or a link is given for one rank, or if the link is neither a
+/// known name nor a size per second, such as "2.5GB/s". AddRankOptions limits the number of ranks
+/// to 1 or more.
 Result<RankPlan> ReadRankFlags(const RankFlags& flags);
 
-/// Sets the ranks of the training. The rank's share of the batch bounds its micro-batches.
+/// Sets the ranks of `training`. If several numbers of micro-batches are allowed, replaces them by
+/// the numbers for the examples of this rank.
 void SetRanks(const Ranks& ranks, TrainingSpec* training);
 
 }  // namespace stowage::tools

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_FRONTIER_H_
 #define STOWAGE_TOOLS_FRONTIER_H_
 
-// Describes the Pareto frontier of a step's budget and cost, as `plan --pareto` prints it: as a
-// table, as JSON and as an SVG image.
+// Describes the Pareto frontier of a step's budgets and costs as a table, as JSON and as an SVG
+// image, for `stowage plan --pareto`.
 //
 //   Result<FrontierTexts> texts = DescribeFrontier(fitter, question.op_times);
 //   std::cout << texts->table;
@@ -23,9 +23,9 @@ struct FrontierTexts {
   std::string svg;
 };
 
-/// Returns the frontier from the unmodified step to the smallest feasible budget, under the allowed
-/// optimizations. With `times`, which must be the op times of `fitter`, costs are in nanoseconds.
-/// Otherwise they are in operations. Propagates errors of StepFitter::Frontier.
+/// Returns the frontier of `fitter`, from the step without memory optimizations to the smallest
+/// feasible budget. `times` must be the op times of `fitter`, if it has any. Costs are then in
+/// nanoseconds, and otherwise in operations. Propagates errors of StepFitter::Frontier.
 Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
                                        const std::optional<OpTimes>& times);
 

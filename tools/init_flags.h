@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_INIT_FLAGS_H_
 #define STOWAGE_TOOLS_INIT_FLAGS_H_
 
-// Declares --init, which names a file of initial weights, and the options that map the names and
-// layouts of its tensors to params.
+// Declares --init, which names a file of initial weights, and options that map the tensors of the
+// file to params.
 //
 //   AddInitOptions(options, &flags);
 //   Result<WeightRules> rules = ReadInitRules("train", flags);
@@ -26,12 +26,14 @@ struct InitFlags {
 /// Declares the options.
 void AddInitOptions(Options& options, InitFlags* flags);
 
-/// Returns the rules for the file. `command` is the tag of error messages. Returns kInvalidArgument
-/// if a rename is malformed, or if rules are given without a file.
+/// Returns the rules for loading the file (runtime/weights.h). Error messages begin with
+/// "[command]". Returns kInvalidArgument if a --init-rename is malformed, or if rules are given
+/// without --init.
 Result<WeightRules> ReadInitRules(std::string_view command,
                                   const InitFlags& flags);
 
-/// Returns lines for stderr that describe the params and tensors loaded from the file at `path`.
+/// Returns lines for stderr that state the number of params loaded from the file at `path`, and
+/// name missing params and unused tensors.
 std::string WeightsText(const std::string& path, const LoadedWeights& loaded);
 
 }  // namespace stowage::tools

@@ -3,8 +3,8 @@
 
 // Writes the weights and adapters of a training command for other programs, in addition to its
 // checkpoints. The options are --save-weights, --save-onnx, --save-adapter and --save-merged. The
-// formats are safetensors, ONNX, folders of PEFT and transformers, and GGUF. All files are claimed
-// before the first step, and content that a format cannot hold is reported before the first step.
+// formats are safetensors, ONNX, folders of PEFT and transformers, and GGUF. Before the first step,
+// all files are claimed, and a model that a format cannot represent is reported.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(ModelExports exports, ModelExports::Open(flags, spec));
 //   ...  // training
@@ -34,27 +34,29 @@ std::string ModelFolderOf(const TrainFlags& flags, const StepSpec& spec);
 
 class ModelExports {
  public:
-  /// Makes an object that writes nothing.
+  /// Creates an object that writes nothing.
   ModelExports() = default;
 
-  /// Returns kInvalidArgument or kUnsupported if the name of a file does not match its format.
+  /// Returns kInvalidArgument or kUnsupported if the name of an output implies a format that the
+  /// option, or the model of `spec`, does not support.
   static Status CheckNames(const TrainFlags& flags, const StepSpec& spec);
 
-  /// Claims the files. Propagates errors of OutputFile::Claim, AdapterFiles::Claim,
-  /// ModelFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and CheckGgufAdapter.
-  /// Returns kInvalidArgument if --merged-type is given without a GGUF file.
+  /// Claims the files that `flags` request. Propagates errors of OutputFile::Claim,
+  /// AdapterFiles::Claim, ModelFolder::Claim, ParseGgufMix, GgufTokenizerKeys, GgufExport::Plan and
+  /// CheckGgufAdapter. Returns kInvalidArgument if --merged-type is given and --save-merged is not
+  /// a GGUF file.
   static Result<ModelExports> Open(const TrainFlags& flags,
                                    const StepSpec& spec);
 
-  /// Returns whether the flags request any of the files.
+  /// Returns whether `flags` request any of these files.
   static bool AreWanted(const TrainFlags& flags) {
     return !flags.save_weights.empty() || !flags.save_onnx.empty() ||
            !flags.save_adapter.empty() || !flags.save_merged.empty();
   }
 
-  /// Writes all files, including the remaining ones after a failure. Propagates errors of
-  /// SaveWeights, OnnxModel::WithWeights, SaveAdapter, SaveMerged, SaveModelFolder, SaveAdapterGguf
-  /// and GgufExport::Write.
+  /// Writes all files. If writing a file fails, still writes the others, and returns the errors.
+  /// Propagates errors of SaveWeights, OnnxModel::WithWeights, SaveAdapter, SaveMerged,
+  /// SaveModelFolder, SaveAdapterGguf and GgufExport::Write.
   Status Save(const Runner& runner, const StepSpec& spec) const;
 
  private:

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_MODEL_FLAGS_H_
 #define STOWAGE_TOOLS_MODEL_FLAGS_H_
 
-// Declares and reads the options that define a training step. The commands that plan steps and the
-// commands that run them share these options.
+// Declares and reads the options that define a training step, for the commands that plan or run
+// steps.
 //
 //   AddRunOptions(options, &flags);
 //   Result<StepSpec> spec = ReadRunFlags(flags);
@@ -45,7 +45,8 @@ struct ModelFlags {
   int threads = 0;     // 0 means one per hardware thread
   std::vector<std::string> recompute_keep, recompute_always;  // names of values
   std::string op_times;  // a file; if empty, costs are numbers of operations
-  /// If empty, "auto" with a budget unless a choice below is given.
+  /// The value of --fit. If empty, it is "auto" if there is a budget and none of the choices below
+  /// is given.
   std::string fit;
   std::string micro_batches;  // if empty, `fit` decides
   bool allow_batch_change = false;
@@ -68,31 +69,32 @@ struct RunFlags {
   std::string offload_dir;  // if empty, the system's folder for temporary files
 };
 
-/// Declares the options except --model, which the caller declares.
+/// Declares the options of ModelFlags except --model and the options of adapters.
 void AddModelOptions(Options& options, ModelFlags* flags);
 
-/// Returns the names of the options of AddModelOptions and AddLoraOptions that concern training.
+/// Returns the names of the options of AddModelOptions and AddLoraOptions that apply only to
+/// training.
 std::vector<std::string> OptionsOfTraining();
 
-/// Declares the options of adapters.
+/// Declares the options of adapters: --lora-rank and related options.
 void AddLoraOptions(Options& options, ModelFlags* flags);
 
-/// Returns the adapters that the flags describe, if any. Returns kInvalidArgument if targets or an
-/// alpha are given without a rank.
+/// Returns the adapters that the flags describe, or nullopt without --lora-rank. Returns
+/// kInvalidArgument if targets or an alpha are given without a rank.
 Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags);
 
 /// Returns `model` with these adapters, or `model` itself if `lora` is absent.
 ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora);
 
-/// Declares all options of RunFlags, with --model and --data required.
+/// Declares all options of RunFlags. --model and --data are required.
 void AddRunOptions(Options& options, RunFlags* flags);
 /// Declares the options of the model, the device and the seed.
 void AddStepOptions(Options& options, RunFlags* flags);
 
-/// Returns the memory optimizations that the flags allow for a step of `batch` examples. `batch` is
-/// absent for a graph. Returns kInvalidArgument if a choice is unknown, if values are named but
-/// recomputation is disabled, if micro-batches are requested for a graph, or if there are more
-/// micro-batches than examples.
+/// Returns the memory optimizations that the flags allow for a step of `batch` examples, or for a
+/// graph without a batch if `batch` is absent. Returns kInvalidArgument if a choice is unknown, if
+/// values to keep or recompute are named but recomputation is disabled, if micro-batches are
+/// requested for a graph, or if there are more micro-batches than examples.
 Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
                                               std::optional<int64_t> batch);
 
@@ -100,12 +102,14 @@ Result<MemoryOptimizations> ReadOptimizations(const ModelFlags& flags,
 /// and OpTimes::Parse.
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
 
-/// Returns the plan cache that the flags name, or nullopt with --no-plan-cache.
+/// Returns the plan cache in the folder of --plan-cache or in the default folder, or nullopt with
+/// --no-plan-cache.
 std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
-/// Returns the folder of a plan cache, which also holds autotune caches, or "" without a cache.
+/// Returns the folder of a plan cache, which also contains autotune caches, or "" if `cache` is
+/// absent.
 std::string FolderOf(const std::optional<PlanCache>& cache);
 
-/// The step that the flags describe, after validation.
+/// The step that the flags describe, after validation of the flags.
 struct StepSpec {
   ModelInfo info;
   ModelOptions options;   // batch and seq filled in
@@ -117,38 +121,38 @@ struct StepSpec {
   /// The metrics of evaluations, and the number of classes.
   std::vector<Metric> metrics = {};
   int64_t classes = 0;
-  /// The model of an ONNX file, which holds the initial weights, its evaluation graph, and the
-  /// examples for its inputs.
+  /// For a model from an ONNX file: the content of the file with the initial weights, the graph for
+  /// evaluation, and the examples for the model's inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
   ModelFn onnx_evaluation = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
-  /// The tokenizer, if a built-in model reads tokens instead of characters.
+  /// The tokenizer of a built-in model that reads tokens instead of characters.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   /// The published model with its tokenizer and data, for fine-tuning.
   std::shared_ptr<const Tuning> tuning = {};
 };
 
-/// Returns the loss scaling that the flags request, if any. Returns kInvalidArgument if the dtype
-/// or the scale is invalid.
+/// Returns the loss scaling that the flags request, or nullopt if there is none. Returns
+/// kInvalidArgument if the dtype or the scale is invalid.
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
-/// Returns the training spec for any model with `batch` examples: optimizer, budget, memory
-/// optimizations and plan cache. Settings of the model's own optimizer default to `defaults`. The
-/// caller applies SetNoDecay, which needs the model. Returns kInvalidArgument, naming the option,
-/// if a value is invalid.
+/// Returns a training spec for `batch` examples with the optimizer, the budget, the memory
+/// optimizations and the plan cache, but without a model. `defaults` are the defaults for the
+/// model's own optimizer. After setting the model, the caller must call SetNoDecay. Returns
+/// kInvalidArgument, naming the option, if a value is invalid.
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
                                        int64_t batch);
 
-/// Returns the step of a built-in model. Returns an error that names the option if a value is
-/// invalid or unsupported.
+/// Returns the step of the built-in model that --model names. Returns an error that names the
+/// option if a value is invalid or unsupported.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
-/// Returns the step of a built-in model over --data. With --tokenizer, a character model gets the
-/// vocabulary of the tokenizer; the vocabulary of other models must not be smaller. Returns the
-/// errors of ReadModelFlags, and propagates errors of ImageData and ReadTokenizer.
+/// Returns the step of a built-in model that is trained on --data. With --tokenizer, the vocabulary
+/// of a character model is the vocabulary of the tokenizer. The vocabulary of other models must be
+/// at least as large. Propagates errors of ReadModelFlags, ImageData and ReadTokenizer.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
-/// Returns the function that builds the model's graphs for a purpose.
+/// Returns the function that builds the graphs of the spec's model for `purpose`.
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose);
 
 }  // namespace stowage::tools

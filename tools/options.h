@@ -34,12 +34,13 @@ class App;
 
 namespace stowage::tools {
 
-/// The options of one subcommand. The name of an option begins with "--"; the name of a positional
-/// argument does not. "-o,--output" is a short and a long name. If an option is given twice, the
-/// last value counts; for outputs this is an error. The value of the variable before parsing is the
-/// default, which the help shows. Values must not be empty. A value that begins with "--" must be
-/// written "--name=--value", because a word that begins with "--" usually follows an option whose
-/// value is missing. The variables must outlive the run of the program.
+/// Declares the options of one subcommand. The name of an option begins with "--". A name that does
+/// not is a positional argument. "-o,--output" is a short and a long name. If an option is given
+/// twice, the last value is used, except that this is an error for outputs. The value of the
+/// variable before parsing is the default, which the help shows. Values must not be empty. A value
+/// that begins with "--" must be written "--name=--value", because a word that begins with "--"
+/// usually follows an option whose value is missing. The variables must exist until Program::Run
+/// returns.
 class Options {
  public:
   /// Begins a group in the help, to which the options added next belong.
@@ -47,13 +48,13 @@ class Options {
 
   void Add(const std::string& name, std::string* value,
            const std::string& help);
-  /// Adds an option for a file or folder that is written. Giving it twice is an error.
+  /// Adds an option for a file or folder that is written. It is an error to give the option twice.
   void AddOutput(const std::string& name, std::string* value,
                  const std::string& help);
-  /// Adds an option for a number. Numbers are decimal without surrounding text. Fractions must not
-  /// overflow or underflow in f32.
+  /// The following overloads of Add add an option for a number. A number must be decimal, without
+  /// other characters around it. Fractions must not overflow or underflow in f32.
   void Add(const std::string& name, int64_t* value, const std::string& help);
-  /// Adds an option whose default, if it is 0, is not shown. `help` explains it.
+  /// The help does not show a default of 0, so `help` must explain it.
   void Add(const std::string& name, int* value, const std::string& help);
   void Add(const std::string& name, std::optional<int64_t>* value,
            const std::string& help);
@@ -63,26 +64,29 @@ class Options {
   /// Adds an option that may be repeated, each time with a value.
   void AddEach(const std::string& name, std::vector<std::string>* values,
                const std::string& help);
-  /// Adds an option followed by up to `most` values.
+  /// Adds an option that is followed by up to `most` values.
   void AddSome(const std::string& name, std::vector<std::string>* values,
                int most, const std::string& help);
 
-  /// Accepts the words after "--" as the command of another program. The subcommand must have no
-  /// verbs.
+  /// Accepts the words after "--" as the command line of another program. The subcommand must not
+  /// have verbs.
   void AddCommand(std::vector<std::string>* command);
 
-  /// Adds a verb with its own options. A subcommand with verbs requires one of them.
+  /// Adds a verb, which is a subcommand of the subcommand, and returns its options. If a subcommand
+  /// has verbs, one of them must be given.
   Options AddVerb(const std::string& name, const std::string& description);
 
-  // The following constrain options that were added earlier.
+  // The following functions constrain options that were added earlier. Require makes an option
+  // mandatory, Limit sets an inclusive range, and Exclude forbids two options together.
   void Require(const std::string& name);
   void Limit(const std::string& name, int64_t least, int64_t most);
   void Exclude(const std::string& name, const std::string& other);
-  /// Refuses options of `names` unless one of `subjects` is given. The help states this.
+  /// Makes it an error to give an option of `names` unless one of `subjects` is given. The help
+  /// states this.
   void ApplyTo(const std::vector<std::string>& subjects,
                const std::vector<std::string>& names);
 
-  /// Sets the function that runs the subcommand after parsing and returns the exit code.
+  /// Sets the function that runs the subcommand after parsing. It returns the exit code.
   void OnRun(std::function<int()> run);
 
  private:
@@ -113,14 +117,14 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   /// Declares the subcommand `name`, with `example` at the end of its help. Its options may also be
-  /// given in the file of --config: outside of tables, in the table of the subcommand, and in
-  /// tables named after groups. The command line takes precedence.
+  /// given in the file of --config: outside of tables, in the table named after the subcommand, or
+  /// in tables named after groups (Options::Group). The command line takes precedence.
   Options AddSubcommand(const std::string& name, const std::string& description,
                         const std::string& example);
 
-  /// Runs the given subcommand and returns its exit code. Returns kExitDone for help. If an option
-  /// is wrong or the subcommand is unknown, prints the error, with the nearest name, and returns
-  /// kExitUsage.
+  /// Runs the subcommand that `argv` names, and returns its exit code. Returns kExitDone after
+  /// printing help. If an option is wrong or the subcommand is unknown, prints the error, with the
+  /// most similar name, and returns kExitUsage.
   int Run(int argc, char** argv);
 
  private:
@@ -133,20 +137,21 @@ class Program {
   int exit_code_;
 };
 
-/// Returns the options that the running subcommand was given on the command line and in the file of
-/// --config, as {"--lr=0.1", "--steps=9"}, sorted by name. The result is empty before Program::Run.
+/// Returns the options that were given to the running subcommand on the command line and in the
+/// file of --config, in the form {"--lr=0.1", "--steps=9"}, sorted by name. The result is empty
+/// before Program::Run.
 const std::vector<std::string>& GivenOptions();
 
-/// Returns the first of `names` that begins with `name`, if `name` has over three letters.
-/// Otherwise returns the one at the smallest edit distance (Levenshtein 1966), or "" if the
-/// distance exceeds 2 and a third of the letters of `name`. One comparison takes O(mn) time for
-/// names of m and n letters.
+/// Returns the first of `names` that begins with `name`, if `name` has more than three characters.
+/// If there is none, returns the element of `names` with the smallest edit distance to `name`
+/// (Levenshtein 1966). Returns "" if this distance exceeds max(2, n / 3) for a `name` of n
+/// characters. A comparison of names of m and n characters takes O(mn) time.
 ///
 ///   NearestName("--clipnorm", {"--lr", "--clip-norm"});  // "--clip-norm"
 std::string NearestName(std::string_view name,
                         std::span<const std::string> names);
 
-/// Returns "; did you mean NAME?" with the nearest name, or "" if no name is near.
+/// Returns "; did you mean NAME?" with the result of NearestName, or "" if that is "".
 std::string DidYouMean(std::string_view name,
                        std::span<const std::string> names);
 
@@ -159,8 +164,8 @@ std::string DidYouMean(std::string_view name,
 ///   [train]                     # of one subcommand
 ///   clip-norm = 1.0
 ///
-/// Values are strings, decimal numbers, booleans, and arrays of these. Other TOML is refused:
-/// dotted keys, inline tables, arrays of tables, dates and multi-line strings.
+/// Values are strings, decimal numbers, booleans, and arrays of these. Dotted keys, inline tables,
+/// arrays of tables, dates and multi-line strings are not supported.
 struct ConfigEntry {
   std::string table;  // "" outside of tables
   std::string key = {};
@@ -170,8 +175,8 @@ struct ConfigEntry {
   int64_t line = 0;  // starts at 1
 };
 
-/// Returns the entries of a file in order. Returns kInvalidArgument, with the line, if the TOML is
-/// invalid or refused, or if a key occurs twice.
+/// Returns the entries in the content of a file, in order. Returns kInvalidArgument, with the line,
+/// if the TOML is invalid or not supported, or if a key occurs twice.
 Result<std::vector<ConfigEntry>> ParseConfig(std::string_view text);
 
 }  // namespace stowage::tools

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_PLAN_SUBJECT_H_
 #define STOWAGE_TOOLS_PLAN_SUBJECT_H_
 
-// Reads the step that `stowage plan` plans. It is the step of a built-in model or of an ONNX file,
-// or an unmodified graph. With --max, it is the step with the largest batch, sequence length or
-// LoRA rank that fits a budget.
+// Reads the step that `stowage plan` plans. This is the training step of a built-in model or of a
+// model from an ONNX file, or a graph that is planned without adding a backward pass. With --max,
+// it is the step with the largest batch, sequence length or LoRA rank that fits a budget.
 //
 //   Result<Subject> subject = ReadSubject(flags, options, on_choice);
 //   Result<PlannedStep> planned = PlanSharded(*subject);
@@ -48,7 +48,7 @@ struct PlanFlags {
   bool evaluate = false;  // also plan the model's evaluation
 };
 
-/// A training step, or an unmodified graph.
+/// A training step (`training`), or a graph that is planned as it is (`graph`).
 struct Subject {
   std::optional<StepSpec> spec;  // of a built-in model
   std::optional<TrainingPlanner>
@@ -59,7 +59,7 @@ struct Subject {
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
-  // Returns the planned rank's share of the batch, which micro-batches split.
+  // Returns the number of examples of the planned rank, or nullopt for a graph.
   std::optional<int64_t> batch() const {
     if (!training) return std::nullopt;
     const TrainingSpec& trained = training->spec();
@@ -68,24 +68,29 @@ struct Subject {
   }
 };
 
-/// Reads the model or graph that the flags name. Propagates errors of the flags, of the file and of
-/// TrainingPlanner::Make.
+/// Reads the model or graph that the flags name. `options` are the planning options, with the
+/// requirements of the device. `on_choice` is called as FitOptions::on_choice. Propagates errors of
+/// reading the flags and the file, and of TrainingPlanner::Make. Returns kInvalidArgument if
+/// --train or --ranks is given for a graph.
 Result<Subject> ReadSubject(const PlanFlags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice);
 
-/// Plans the step with the first sharding that fits the budget. If none fits, returns the error of
-/// the last sharding, and the subject keeps that sharding.
+/// Plans `subject` with the first of subject.ranks.shards that fits the budget, and sets the
+/// planner to that sharding. If none fits, returns the kBudgetTooSmall error of the last sharding
+/// that the optimizer supports. Propagates other errors of StepPlanner::Plan.
 Result<PlannedStep> PlanSharded(Subject& subject);
 
-/// Finds the largest value of the setting --max that fits the budget, and the step with this value.
-/// Writes the defaults that it uses to `flags`. Propagates errors of ReadSubject and FindLargest,
-/// and names --max in them. Returns kInvalidArgument if nothing bounds the value, or if the setting
-/// is also given as an option.
+/// Finds the largest value that fits the budget for the setting that --max names, and sets
+/// `*subject` to the step with this value. Also sets defaults in `*flags` that it uses. Propagates
+/// errors of ReadSubject and FindLargest, with --max named in their messages. Returns
+/// kInvalidArgument if no limit for the value is known, or if the setting is also given by its own
+/// option.
 Result<Largest> ReadLargest(const PlanOptions& options,
                             const std::function<void()>& on_choice,
                             PlanFlags* flags, std::optional<Subject>* subject);
 
-/// Returns "the largest batch that fits is 4; 5 needs 1.0 MB (1000704 bytes)" and an empty line.
+/// Returns a line such as "the largest batch that fits is 4; 5 needs 1.0 MB (1000704 bytes)", and
+/// an empty line.
 std::string LargestText(const std::string& setting, const Largest& largest);
 /// Returns {"setting", "value", "next", "next_minimum_budget_bytes", "next_refusal", "plans"}.
 nlohmann::ordered_json LargestJson(const std::string& setting,

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_PROGRESS_H_
 #define STOWAGE_TOOLS_PROGRESS_H_
 
-// Prints progress to stderr, both of the steps of a run and of other long work. A terminal shows
-// one line, which is overwritten. Other streams get a few log lines. NO_COLOR disables colors.
+// Prints progress to stderr: Progress for the steps of a run, and WorkProgress for other long work.
+// On a terminal, the progress is one line that is overwritten. For other streams, a few lines are
+// printed. A nonempty environment variable NO_COLOR disables colors.
 //
 //   WorkProgress progress("evaluating", "batches");
 //   for (...) progress.Show(i + 1, batches);  // evaluating: 3 of 100 batches
@@ -33,8 +34,8 @@ struct MemoryFigures {
 
 class Progress {
  public:
-  /// Reports steps `first` to `last`, in about twenty log lines, with the speed in `token_name` per
-  /// second.
+  /// Creates an object that reports steps `first` to `last`, with the speed in `token_name` per
+  /// second. If stderr is not a terminal, prints about twenty lines.
   Progress(int64_t first, int64_t last, std::string_view token_name,
            const MemoryFigures& memory);
 
@@ -49,12 +50,13 @@ class Progress {
   std::chrono::steady_clock::time_point shown_;
 };
 
-/// The progress of work other than steps. A terminal shows a line after the first second and clears
-/// it at the end. A log gets a line after 10, 20, 40, ... seconds, which are nine lines in an hour.
+/// Prints the progress of work other than steps. On a terminal, a line appears after the first
+/// second, and is cleared at the end. Otherwise a line is printed after 10, 20, 40, ... seconds,
+/// which is nine lines in an hour.
 class WorkProgress {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// The stream and the clock.
+  /// The output stream and the clock.
   struct Options {
     std::ostream* out = nullptr;  // stderr if null
     bool is_terminal = false;
@@ -67,13 +69,14 @@ class WorkProgress {
   WorkProgress(const WorkProgress&) = delete;
   WorkProgress& operator=(const WorkProgress&) = delete;
 
-  /// Reports the progress of planning. Sets `on_choice` to a function that counts its calls.
+  /// Returns an object for the progress of planning, and sets `*on_choice` to a function that calls
+  /// Count. For TrainingSpec::on_choice.
   static std::shared_ptr<WorkProgress> OfPlanning(
       std::function<void()>* on_choice);
 
-  /// Reports that `done` of `total` units are done.
+  /// Reports that `done` of `total` units are done. Thread-safe.
   void Show(int64_t done, int64_t total);
-  /// Reports one more unit, if the total is unknown. Thread-safe.
+  /// Reports that one more unit is done, for work whose total is unknown. Thread-safe.
   void Count();
   /// Clears the line of a terminal, so that other output can be printed.
   void Clear();

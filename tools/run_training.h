@@ -1,10 +1,10 @@
 #ifndef STOWAGE_TOOLS_RUN_TRAINING_H_
 #define STOWAGE_TOOLS_RUN_TRAINING_H_
 
-// Runs a training command from its options to its last line of output. The model is built in, from
-// an ONNX file, or published. The header also implements the interfaces of train/run.h for the
-// command: the data of a task, reports of steps, checkpoints, and the programs that run in addition
-// to the training step.
+// Runs `stowage train` or `stowage finetune`, from reading the data to the last line of output. The
+// model is built in, from an ONNX file, or published. The header also implements the interfaces of
+// train/run.h for these commands (TaskData, RunReporter, FilesSaver), and builds the programs that
+// run in addition to the training step.
 //
 //   TaskData data(task, evaluation_batch, ranks, metrics);
 //   RunReporter reporter({.run = run, .memory = memory, ...});
@@ -49,11 +49,11 @@ namespace stowage::tools {
 /// or the error. Returns the exit code.
 int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks);
 
-/// The data of a task. The arguments must outlive it.
+/// Provides the data of a task to a run. The arguments of the constructor must outlive the object.
 class TaskData : public RunData {
  public:
-  /// Evaluates these metrics with the program "evaluate", for `evaluation_batch` examples at a
-  /// time.
+  /// Creates an object that evaluates with the program "evaluate", whose batch is
+  /// `evaluation_batch`, and computes `metrics`.
   TaskData(Task& task, int64_t evaluation_batch, RankRun& ranks,
            const std::vector<Metric>& metrics)
       : task_(task),
@@ -85,7 +85,7 @@ class RunReporter : public RunObserver {
     int64_t done = 0;  // steps before the first
     MemoryFigures memory;
     std::string_view token_name;
-    bool json = false;           // objects on stdout instead of lines on stderr
+    bool json = false;           // JSON on stdout instead of lines on stderr
     bool reads_text = false;     // the loss has a perplexity
     bool shapes_differ = false;  // steps have different numbers of tokens
     bool keeps_losses = false;   // of all steps, for the page of the run
@@ -98,7 +98,8 @@ class RunReporter : public RunObserver {
                  std::string_view outcome) override;
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
-  /// Continues the run, because a full disk may have space for the next checkpoint.
+  /// Prints `error` and continues the run, because a full disk may have space for the next
+  /// checkpoint.
   Status OnUnsaved(const Error& error) override;
   int StopAsked() override;
   std::optional<int64_t> HeapAllocations() override;
@@ -122,14 +123,14 @@ class FilesSaver : public RunSaver {
         values_(values),
         saves_checkpoints_(saves_checkpoints) {}
 
-  /// Saves with TrainFiles, collectively if checkpoints have shards. Without checkpoints, only
-  /// checks that the values are finite.
+  /// Saves with TrainFiles. Collective if checkpoints or params are sharded. If `saves_checkpoints`
+  /// is false, only checks that all values are finite, unless `best_alone`.
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
-  /// Saves weights and adapters for other programs after the last step. If the step keeps averages
-  /// of params, saves the averages.
+  /// Saves weights and adapters for other programs (ModelExports) after the last step. If the step
+  /// keeps averages of params (TrainOptions::ema), saves the averages instead of the params.
   Status SaveForOthers(Training& training, const StepSpec& spec);
 
  private:
@@ -142,21 +143,22 @@ class FilesSaver : public RunSaver {
   const bool saves_checkpoints_;
 };
 
-/// Computes how an evaluation of the validation set can be split into parts of equal size. Each
-/// split is computed once.
+/// Splits the evaluation of the whole validation set into evaluations of equal parts
+/// (autodiff/split_model.h). Each split is computed once and cached.
 class EvaluationSplits {
  public:
-  /// The arguments must outlive this.
+  /// Creates an object for the evaluation of `spec`. `task` must outlive it.
   EvaluationSplits(const StepSpec& spec, const Task& task);
 
-  /// Returns whether a part can have `examples` examples. Returns false for tasks without splits.
+  /// Returns whether a part can have `examples` examples. Returns false if the task needs no split
+  /// (Task::EvaluationExamples).
   bool IsPart(int64_t examples) const;
   /// Returns the split into parts of `examples` examples. Propagates errors of building the graphs,
   /// for example if an ONNX file fixes its batch. Returns kUnsupported if the totals differ from
   /// the totals of the first split.
   const Result<SplitEvaluation>& Of(int64_t examples);
-  /// Returns the split into the largest parts that have at most `most` examples and are smaller
-  /// than the validation set.
+  /// Returns the split into parts of Task::EvaluationBatch(n) examples, where n is `most`, or the
+  /// size of the validation set minus 1 if that is smaller.
   const Result<SplitEvaluation>& OfAtMost(int64_t most);
 
  private:
@@ -168,15 +170,16 @@ class EvaluationSplits {
   std::optional<std::vector<EvaluationTotal>> totals_;
 };
 
-/// Returns the programs that run in addition to the step of `spec`: evaluation, and generation of a
-/// sample. `task` must outlive them.
+/// Returns the programs that run in addition to the training step of `spec`: evaluation, and
+/// generation of samples if `sample_positions` is above 0. Returns none if there is no validation
+/// set. `task` must outlive the result.
 std::vector<ProgramSpec> ProgramsBeside(
     const StepSpec& spec, const Task& task,
     const std::shared_ptr<EvaluationSplits>& splits, int64_t sample_positions);
 
-/// Sets the split of the task's evaluation into parts of `batch` examples. If there is no such
-/// split, prints that the evaluation is the mean over the parts. Propagates errors of
-/// Task::PrepareEvaluation.
+/// Sets the split of the task's evaluation into parts of `batch` examples. If the loss of the whole
+/// cannot be computed from such parts, prints that the validation loss is the mean over the parts.
+/// Propagates errors of Task::PrepareEvaluation.
 Status PrepareEvaluation(EvaluationSplits& splits, int64_t batch, Task* task,
                          Training* training);
 

@@ -17,24 +17,27 @@
 
 namespace stowage::tools {
 
-/// Returns whether no tokenizer exists for the tokens of the data.
+/// Returns whether generated tokens cannot be decoded, because the data are files of tokens and no
+/// tokenizer is given.
 bool CannotDecode(const TrainFlags& flags, const StepSpec& spec);
 
-/// Returns the maximum number of tokens of a generated text that the model reads, or 0 if no text
-/// is generated.
+/// Returns the number of positions of the caches for generation, or 0 if the command generates no
+/// text.
 int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
 
-/// Returns the programs that generate text (train/generation.h), or none for 0 positions.
+/// Returns the programs that generate text (train/generation.h), or none if `positions` is 0.
 std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
                                         int64_t positions);
 
-/// Prints `before` and a generated text. `training` must have the programs of SamplePrograms.
+/// Generates a text and prints it to stdout, after a line with `before` and the temperature.
+/// `training` must have the programs of SamplePrograms. Propagates errors of Generator::Continue
+/// and of the tokenizer.
 Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
                    Training& training, std::string_view before);
 
-/// Answers each line of stdin. The conversation so far is the context, up to the length of a
-/// sequence. `training` must have the programs of SamplePrograms, and the spec must have a
-/// fine-tuned model with a chat template.
+/// Answers each line of stdin until an empty line or the end of the input. The context of an answer
+/// is the end of the conversation, up to the length of a sequence. `training` must have the
+/// programs of SamplePrograms, and spec.tuning must have a chat template.
 Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training);
 
 }  // namespace stowage::tools

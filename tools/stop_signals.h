@@ -1,11 +1,11 @@
 #ifndef STOWAGE_TOOLS_STOP_SIGNALS_H_
 #define STOWAGE_TOOLS_STOP_SIGNALS_H_
 
-// Stops a run on signals. StopSignals turns SIGINT, SIGTERM, SIGHUP and SIGPIPE into a request that
-// the run checks after each step. StoppableOutput replaces the buffer of stdout or stderr. Before a
-// signal, writes to a pipe or terminal block as usual. After a signal they block for kGrace in
-// total, and further output is dropped. A checkpoint is therefore saved even if nobody reads the
-// log.
+// Stops a run on signals. StopSignals records SIGINT, SIGTERM, SIGHUP and SIGPIPE, which the run
+// checks between steps. StoppableOutput replaces the buffer of stdout or stderr. Before a signal,
+// writes to a pipe or terminal block as usual. After a signal, they block for at most kGrace in
+// total, and further output is dropped. The run can therefore save a checkpoint even if nobody
+// reads its output.
 //
 //   StoppableOutput out(std::cout, STDOUT_FILENO);
 //   {
@@ -32,7 +32,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Returns the number of the first signal caught, or 0 if none was.
+  /// Returns the number of the first signal that was caught, or 0 if there was none.
   static int caught();
 };
 
@@ -44,14 +44,14 @@ class StoppableOutput : public std::streambuf {
   /// The total time for which a stream waits for its reader after a signal.
   static constexpr std::chrono::milliseconds kGrace{200};
 
-  /// Replaces the stream's buffer for the lifetime of the object. Files and devices are written as
-  /// usual. A terminal is line-buffered.
+  /// Replaces the buffer of `stream`, which writes to `descriptor`, for the lifetime of the object.
+  /// kGrace does not apply to files and devices. A terminal is line-buffered.
   StoppableOutput(std::ostream& stream, int descriptor);
   ~StoppableOutput() override;
   StoppableOutput(const StoppableOutput&) = delete;
   StoppableOutput& operator=(const StoppableOutput&) = delete;
 
-  /// Flushes the stream unless another thread is printing. Thread-safe.
+  /// Flushes the stream. Does nothing if another thread is printing. Thread-safe.
   void TryFlush();
 
  protected:

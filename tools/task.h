@@ -32,16 +32,17 @@
 
 namespace stowage::tools {
 
-/// The share of evaluations that one of several ranks performs.
+/// The share of an evaluation's steps that one of several ranks performs.
 struct TaskShare {
   int rank = 0;
   int ranks = 1;
-  /// Sums over all ranks. Collective. Absent if there is one rank.
+  /// Replaces values by their sums over all ranks. Collective. Empty if there is only one rank.
   std::function<Status(std::span<double>)> sum = {};
-  /// Returns the signal that a rank has caught, or 0. Collective. Absent if there is one rank.
+  /// Returns a signal that any rank has caught, or 0, given the signal of this rank. Collective.
+  /// Empty if there is only one rank.
   std::function<Result<int>(int)> any = {};
-  /// If true, all ranks run the same number of evaluation steps, which is required if steps gather
-  /// weights. Surplus results are dropped.
+  /// Whether all ranks run the same number of evaluation steps, which is required if the steps
+  /// gather sharded weights. The results of surplus steps are dropped.
   bool together = false;
 };
 
@@ -56,26 +57,30 @@ class Task {
   /// Returns the program that runs the batch of `step`: 0 is the training step, and i > 0 is
   /// TrainingSpec::shapes[i - 1].
   virtual size_t ShapeOf(int64_t /*step*/) { return 0; }
-  /// Draws the batch of `step`, which depends only on the seed and the step. Writes this rank's
-  /// share of it (PartOfRank) to the inputs of `train`. Does not allocate.
+  /// Writes this rank's share (PartOfRank in train/step_builder.h) of the batch of step number
+  /// `step` to the inputs of `train`. The batch depends only on the seed and the step number. Does
+  /// not allocate memory.
   virtual Status WriteBatch(Runner& train, int64_t step) = 0;
 
-  /// Returns the number of examples in an evaluation step, which is at most `most`.
+  /// Returns the number of examples in an evaluation step. It is at most `most`, unless the model
+  /// has a fixed batch (ArraysTask).
   virtual int64_t EvaluationBatch(int64_t most) const = 0;
-  /// Evaluates with a program of `batch` examples, where `batch` is a result of EvaluationBatch.
-  /// The evaluation of a text is the mean over at most evaluation_batches batches. Reports each
-  /// step to `progress`. A signal (StopSignals) stops the evaluation, and there is no result. Ranks
-  /// divide the steps among themselves. All ranks get the result, which is bit-equal to the result
-  /// of one rank.
+  /// Evaluates the validation set with a program of `batch` examples, where `batch` is a result of
+  /// EvaluationBatch. The evaluation of a text is the mean over a limited number of batches
+  /// (MakeTextTask). Reports each step to `progress`. A signal (StopSignals) stops the evaluation.
+  /// progress.is_stopped() is then true, and the result must not be used. Ranks divide the steps
+  /// among themselves. All ranks return the same result, which is bit-equal to the result of a run
+  /// with one rank.
   virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                                       WorkProgress& progress) = 0;
 
-  /// Returns the number of examples of an evaluation that SplitForEvaluation
-  /// (autodiff/split_model.h) can split into parts. Returns 0 if each output of the whole is the
-  /// mean of the outputs of its parts.
+  /// Returns the number of examples in the validation set if an evaluation of parts needs
+  /// SplitForEvaluation (autodiff/split_model.h) to compute the outputs of the whole. Returns 0 if
+  /// no split is needed, because each output of the whole is the mean of the outputs of its parts.
   virtual int64_t EvaluationExamples() const { return 0; }
-  /// Sets the split and computes its totals with a program of `batch` examples. `totals` is null if
-  /// the split has none. Propagates errors of the program. Requires EvaluationExamples() > 0.
+  /// Sets the split of evaluations, and computes the split's totals with the program `totals`,
+  /// whose batch is `batch`. `totals` is null if the split has no totals. Requires
+  /// EvaluationExamples() > 0. Propagates errors of the program.
   virtual Status PrepareEvaluation(const SplitEvaluation& /*split*/,
                                    Runner* /*totals*/, int64_t /*batch*/) {
     return {};
@@ -83,36 +88,39 @@ class Task {
 
   /// Returns whether the loss compares the model with its state before training.
   virtual bool has_reference() const { return false; }
-  /// Computes the reference values with a program of `batch` examples that has the weights before
-  /// training. Covers the examples of `steps` steps and of the validation set. Reports to
-  /// `progress`. After a signal, no value is kept.
+  /// Computes the reference values, for the examples of the first `steps` steps and of the
+  /// validation set, with a program of `batch` examples. Must be called before the first step.
+  /// Reports to `progress`. If a signal stops it, no values are kept.
   virtual Status TakeReference(Runner& /*evaluate*/, int64_t /*batch*/,
                                int64_t /*steps*/, WorkProgress& /*progress*/) {
     return {};
   }
 
-  /// Makes evaluations count labels per class. The program must be one of WithPredictions
-  /// (train/evaluation.h).
+  /// Makes evaluations count labels and predictions by class. The graph of the evaluation program
+  /// must then be from WithPredictions (train/evaluation.h).
   void CountClasses(int64_t classes) { counts_.emplace(classes); }
-  /// Returns the counts of this rank since they were cleared, or null without CountClasses.
+  /// Returns the counts of this rank since the last ClassCounts::Clear, or null if CountClasses was
+  /// not called.
   ClassCounts* counts() { return counts_ ? &*counts_ : nullptr; }
 
-  /// Makes each rank run all steps of evaluations.
+  /// Makes this rank run all steps of evaluations, instead of its share.
   void EvaluateAlone() { share_ = {}; }
-  /// Makes all ranks run the same number of evaluation steps.
+  /// Makes all ranks run the same number of evaluation steps (TaskShare::together).
   void EvaluateTogether() { share_.together = true; }
 
-  /// Returns the number of training examples, which is the length of an epoch. Examples are rows,
-  /// images, or adjacent windows of a text. Batches may be drawn with repetition.
+  /// Returns the number of training examples in an epoch. Depending on the task, examples are rows,
+  /// images, adjacent windows of a text, prompts with completions, preferences, labeled texts, or
+  /// queries with documents. Batches may be drawn with repetition.
   virtual int64_t train_examples() const = 0;
 
-  /// Returns the number of tokens in a training step of that shape, or of examples if there are no
-  /// sequences.
+  /// Returns the number of tokens in a training step of `shape`, a result of ShapeOf, or of
+  /// examples if they are not sequences.
   virtual int64_t tokens_per_step(size_t shape) const = 0;
   virtual std::string_view token_name() const = 0;  // "tokens", "images"
 
  protected:
-  /// Counts the labels of an evaluation step, if CountClasses was called.
+  /// Counts the labels and predictions of the evaluation step that `evaluate` has run. Does nothing
+  /// if CountClasses was not called.
   Status CountStep(const Runner& evaluate);
 
   TaskShare share_;  // of evaluations
@@ -122,9 +130,10 @@ class Task {
   std::array<std::vector<int32_t>, 3> outputs_;  // of WithPredictions
 };
 
-/// Calls take(step, counts) for this rank's steps of an evaluation, which are congruent to its rank
-/// modulo `share.ranks`. A signal to any rank ends the evaluation and stops `progress`. Propagates
-/// errors of `take` and of the share.
+/// Calls take(step, counts) for each of this rank's steps of an evaluation: share.rank, share.rank
+/// + share.ranks, and so on. `counts` is false for a surplus step, which repeats the last step
+/// (TaskShare::together). A signal to any rank ends the evaluation and calls progress.Stop().
+/// Propagates errors of `take` and of the share.
 template <typename F>
 Status TakeShare(const TaskShare& share, int64_t steps, WorkProgress& progress,
                  F&& take) {
@@ -147,12 +156,12 @@ Status TakeShare(const TaskShare& share, int64_t steps, WorkProgress& progress,
   return {};
 }
 
-/// The contributions of an evaluation step to two sums.
+/// The contributions of one evaluation step to two sums, such as the loss and the accuracy.
 using Score = std::array<double, 2>;
 
-/// Returns the scores of all steps of an evaluation, which TakeShare divides among ranks. After a
-/// signal, returns the scores of the steps before it. Calls `count` after each step that counts.
-/// Propagates errors of `score`, `count` and the share.
+/// Returns score(step) for all steps of an evaluation, which TakeShare divides among ranks. After a
+/// signal, the scores of the remaining steps are 0. Calls `count` after each step of this rank that
+/// is not surplus. Propagates errors of `score`, `count` and the share.
 template <typename F>
 Result<std::vector<Score>> ScoreAll(
     const TaskShare& share, int64_t steps, WorkProgress& progress, F&& score,
@@ -174,41 +183,44 @@ Result<std::vector<Score>> ScoreAll(
   return scores;
 }
 
-/// Returns the largest divisor of `size` that is at most `limit`. Batches of this size cover every
-/// example exactly once. Requires `size >= 1` and `limit >= 1`.
+/// Returns the largest divisor of `size` that is at most `limit`. With this batch size, batches
+/// contain each of `size` examples exactly once. Requires `size >= 1` and `limit >= 1`.
 int64_t DividingBatch(int64_t size, int64_t limit);
 
-/// Runs a step of a program. Propagates its errors, with an explanation.
+/// Runs one step of `runner`. Propagates errors of Runner::Explain.
 Status TakeStep(Runner& runner);
 
-/// Returns the mean loss over `batches` evaluation steps, which are divided among ranks. `write`
-/// writes the inputs of a step. `count` has the meaning that it has for ScoreAll. Propagates errors
-/// of `write`, `count`, the steps and the share.
+/// Returns the mean loss over `batches` evaluation steps, which are divided among ranks.
+/// `write(step)` must write the inputs of a step. `count` is called as by ScoreAll. Propagates
+/// errors of `write`, `count`, the steps and the share.
 Result<Evaluation> MeanLoss(
     const TaskShare& share, Runner& evaluate, int64_t batches,
     WorkProgress& progress, const std::function<Status(int64_t)>& write,
     const std::function<Status()>& count = [] { return Status(); });
 
-/// Returns the task of the model on the data in `path`. The data is not read again if the spec
-/// already holds it. Propagates errors of TextData and DigitsData. Returns kInvalidArgument if the
-/// data are digits and the model reads other images.
+/// Returns the task that trains the built-in model of `spec` on the data in `path`. If `spec`
+/// already contains the data, `path` is not read. Propagates errors of TextData and DigitsData.
+/// Returns kInvalidArgument if the data are digits (data/digits_data.h) and the model reads images
+/// of another size.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed,
                                        const TaskShare& share = {});
 
-/// Reads a text that a tokenizer will encode. Propagates errors of ReadTextFile and
-/// CheckTrainingText (data/text_data.h).
+/// Reads the text in the file `path`, for a tokenizer to encode. Propagates errors of ReadTextFile
+/// and CheckTrainingText (data/text_data.h).
 Result<std::string> ReadTrainingText(const std::string& path);
 
-/// Prints to stderr how many bytes of a text have no token, and how they are treated. Prints
-/// nothing if there are none. `what` names the text.
+/// Prints to stderr that `without_token` bytes of a text have no token, and whether they are
+/// dropped or encoded as the unknown token. Prints nothing if `without_token` is 0. `what` names
+/// the text in the message.
 void ReportLostBytes(const Tokenizer& tokenizer, int64_t without_token,
                      const std::string& what);
 
 /// The default number of batches in an evaluation of a text.
 inline constexpr int64_t kEvaluationBatches = 100;
 
-/// Returns the task of windows of a text. An evaluation runs at most `evaluation_batches` batches.
+/// Returns the task that trains on windows of `seq` tokens of a text. An evaluation runs at most
+/// `evaluation_batches` batches.
 std::unique_ptr<Task> MakeTextTask(
     TextData data, int64_t batch, int64_t seq, uint64_t seed,
     int64_t evaluation_batches = kEvaluationBatches,

@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TOOLS_TRAIN_FILES_H_
 #define STOWAGE_TOOLS_TRAIN_FILES_H_
 
-// Manages the files of a training run: the checkpoint that the run starts from, and its
-// checkpoints, images, logs and exports. All files are opened before the first step, so that a run
-// does not end with results that it cannot save.
+// Manages the files of a training run: the checkpoint from which the run resumes, its own
+// checkpoints, images, the log and exports for other programs. All files are claimed before the
+// first step, so that a run does not end with results that it cannot save.
 
 #include <cstdint>
 #include <filesystem>
@@ -36,11 +36,12 @@
 
 namespace stowage::tools {
 
-/// Returns the folder that holds the shards of a checkpoint, if it has shards. Returns "" for "".
+/// Returns the path of the folder for the shards of the checkpoint at this path, whether it has
+/// shards or not. Returns "" for "".
 std::string ShardFolderOf(const std::string& checkpoint);
 
-/// Removes folders that a dry run has created. The destructor removes the folders of the given
-/// paths that were created since the constructor and are empty.
+/// Removes folders that a dry run has created. The destructor removes the given folders and their
+/// parents, as far as they did not exist when the object was constructed and are empty.
 class TrialFolders {
  public:
   explicit TrialFolders(std::initializer_list<std::string> paths);
@@ -54,27 +55,30 @@ class TrialFolders {
 
 class TrainFiles {
  public:
-  /// Claims the outputs on rank 0, and checks the folder of shards on all ranks. Propagates errors
-  /// of CheckPaths and OutputFile::Claim. Returns an error if the data cannot be read.
+  /// Claims the outputs on rank 0, and checks on all ranks that the folder of shards is shared and
+  /// writable. Collective if checkpoints have shards. Propagates errors of CheckPaths,
+  /// OutputFile::Claim and ModelExports::Open. If the run saves or resumes, reads the data to
+  /// compute its digest, and returns an error if reading fails.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
                                  const RunSpec& run, RankRun& ranks);
 
-  /// Sets params and states from a checkpoint, or from the seed and --init. Prints a line to stderr
-  /// for each difference between the checkpoint's run and this one. All ranks get the values of
-  /// rank 0; if the checkpoint has shards, each rank reads the shard that `values` describes.
-  /// Returns the number of completed steps. Returns kInvalidArgument if no step is left, except
-  /// with --continue.
+  /// Sets params and states from a checkpoint if the run resumes, and otherwise from the seed, the
+  /// files of the model and --init. Prints a line to stderr for each difference between the
+  /// checkpoint's run and this run. All ranks receive the values of rank 0, except that each rank
+  /// reads its shard of a sharded checkpoint. `values` describes the shards of params. Also starts
+  /// the log. Returns the number of completed steps. Returns kInvalidArgument if no step is left to
+  /// run, except with --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
                         const RunSpec& run, Training& training, RankRun& ranks,
                         const RankValues& values);
 
-  /// Saves as RunSaver::Save does. Without checkpoints, only checks that values are finite.
-  /// Propagates errors of SaveCheckpoint.
+  /// Saves as RunSaver::Save does. If the run saves no checkpoints, only checks that params and
+  /// states are finite. Propagates errors of SaveCheckpoint.
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {},
               bool best_alone = false);
 
-  /// Saves a checkpoint with one shard per rank. Collective. Propagates errors of
+  /// Saves as Save does, but each rank writes its shard. Collective. Propagates errors of
   /// stowage::SaveShards and SaveShardIndex.
   Status SaveShards(const Runner& step, const RankValues& values,
                     Collectives* collectives, int64_t number,
@@ -82,14 +86,15 @@ class TrainFiles {
                     bool best_alone = false);
   bool saves_shards() const { return saves_shards_; }
 
-  /// Returns the weights and adapters for other programs.
+  /// Returns the exports of weights and adapters for other programs.
   const ModelExports& exports() const { return exports_; }
 
-  /// Returns the state of the run's checkpoint on disk, as a clause for messages.
+  /// Returns a clause for messages that names the last saved checkpoint and its step, or states
+  /// that nothing was saved.
   std::string WhatIsSaved() const;
 
-  /// Returns the evaluations so far, which are equal on all ranks. Checkpoints save them, and Begin
-  /// loads them.
+  /// Returns the history of evaluations, which is equal on all ranks. Checkpoints contain it, and
+  /// Begin loads it.
   const EvaluationHistory& history() const { return history_; }
   void set_history(const EvaluationHistory& history) { history_ = history; }
 
@@ -99,8 +104,8 @@ class TrainFiles {
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
   }
-  /// Checks that the run can resume from its checkpoint. Propagates errors of ReadCheckpointInfo
-  /// and CompareNotes.
+  /// Checks that the run can resume from the checkpoint of --resume or --continue, which must
+  /// exist. Propagates errors of ReadCheckpointInfo and CompareNotes.
   Status CheckResumed() const;
 
   const Output& svg() const { return svg_; }

@@ -68,21 +68,26 @@ void AddTrainOptions(Options& options, TrainFlags* flags);
 /// Declares the options of any run: steps, learning rate, checkpoints, outputs.
 void AddLoopOptions(Options& options, TrainFlags* flags);
 
-/// Returns the run that the flags describe. With --epochs the number of steps depends on the data,
-/// and the caller must set it with SetSteps. Returns kInvalidArgument, naming the option, if a
-/// value is invalid.
+/// Returns the run that the flags describe. With --epochs, the number of steps depends on the data,
+/// so the caller must compute it (StepsOfEpochs) and call SetSteps. Returns kInvalidArgument,
+/// naming the option, if a value is invalid.
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
 
-/// Sets the number of steps of `run`, which must be at least 1. Returns kInvalidArgument, naming
-/// the option, if a value is invalid.
+/// Sets the number of steps of `run`, and --stop-at and --warmup, which depend on it. Returns
+/// kInvalidArgument, naming the option, if `steps` is below 1 or too large, or if --stop-at or
+/// --warmup does not suit it.
 Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run);
 
-/// Returns the number of steps of `epochs` passes over `examples`, rounded up.
+/// Returns the number of steps in `epochs` passes over `examples` examples, with `batch` examples
+/// per step, rounded up. `batch` must be at least 1. Returns kInvalidArgument if epochs * examples
+/// exceeds 64 bits.
 Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
 
-/// Sets the metrics of --metrics for evaluations of `spec`. The spec of an ONNX file must already
-/// hold the data. Returns kInvalidArgument if a metric is unknown or given twice, if "top5" is
-/// given with fewer than five classes, or if the loss of the model is not a cross-entropy.
+/// Sets the metrics and classes of `spec` for --metrics. For a model from an ONNX file, `spec` must
+/// already contain the data. Returns kInvalidArgument if a metric is unknown or given twice, if
+/// "top5" is given and there are fewer than five classes, or if ClassesOf (train/evaluation.h)
+/// finds no classes, because the loss is not a single cross-entropy or does not store logits.
+/// Propagates errors of the model.
 Status SetMetrics(const TrainFlags& flags, StepSpec* spec);
 
 }  // namespace stowage::tools
