@@ -10,17 +10,17 @@
 //                 {"role": "assistant", "content": "Hi"}]}     every answer is learned
 //   {"text": "Once upon a time"}                               all of the text is learned
 //
-// Preferences (nn/losses.h) are learned from pairs of answers, or from answers labeled as
-// good or bad. A prompt and its answers are strings or lists of messages. If two conversations have
-// no "prompt", their prompt is the longest list of messages with which both begin.
+// Preferences (nn/losses.h) are learned from pairs of answers, or from answers that are labeled as
+// good or bad. Prompts and answers are strings or lists of messages. If a pair of conversations has
+// no "prompt", the prompt is the longest list of messages with which both conversations begin.
 //
 //   {"prompt": "2 + 2 = ", "chosen": "4", "rejected": "5"}
 //   {"chosen": [{"role": "user", ...}, {"role": "assistant", "content": "Hi"}],
 //    "rejected": [{"role": "user", ...}, {"role": "assistant", "content": "What?"}]}
 //   {"prompt": "2 + 2 = ", "completion": "5", "label": false}
 //
-// A message with "weight": 0 is context and is not learned. A prompt or a text is preceded by the
-// prefix tokens of the tokenizer. A conversation begins as its chat template specifies.
+// A message with "weight": 0 is only context. The prefix tokens of the tokenizer precede a prompt
+// or a text. A conversation begins as the chat template specifies.
 //
 //   Result<TokenExamples> examples =
 //       ReadExamples(text, "chats.jsonl", tokenizer, {.chat = &chat, .end = 2});
@@ -44,7 +44,7 @@ namespace stowage {
 class TokenExamples {
  public:
   size_t size() const { return ends_.size(); }
-  /// Returns the tokens of example i. There are at least two.
+  /// Returns the tokens of example i, which are at least two.
   std::span<const int32_t> tokens(size_t i) const {
     return std::span(tokens_).subspan(Begin(i), ends_[i] - Begin(i));
   }
@@ -53,7 +53,8 @@ class TokenExamples {
     return std::span(learnt_).subspan(Begin(i), ends_[i] - Begin(i));
   }
 
-  /// Returns 1 for each answer labeled as good, and 0 for the others. Empty unless kJudged.
+  /// Returns 1 for each example whose answer is labeled as good, and 0 for the others. Empty unless
+  /// the kind is ExampleKind::kJudged.
   const std::vector<uint8_t>& good() const { return good_; }
   void NoteGood(bool good) { good_.push_back(good ? 1 : 0); }
 
@@ -61,13 +62,13 @@ class TokenExamples {
   int64_t same_answers() const { return same_answers_; }
   void NoteSameAnswers() { ++same_answers_; }
 
-  /// Appends tokens to the current example.
+  /// Appends tokens to the current example. `learnt` states whether they are learned.
   void Append(std::span<const int32_t> tokens, bool learnt);
-  /// Ends the current example. If no token after the first is learned, drops the example and
-  /// returns false.
+  /// Ends the current example and returns true. If no token after the first one is learned, drops
+  /// the example and returns false.
   bool Finish();
 
-  /// Returns the keys that are ignored, such as "id", and the number of examples that have each.
+  /// Returns each ignored key, such as "id", and the number of examples that have it.
   const std::map<std::string, int64_t>& unread_keys() const {
     return unread_keys_;
   }
@@ -90,7 +91,8 @@ class TokenExamples {
 };
 
 /// The kind of all examples in a file: text to learn, pairs of a chosen and a rejected answer, or
-/// answers labeled as good or bad. A pair is stored as two examples, the chosen one first.
+/// answers labeled as good or bad. A pair is stored as two examples, of which the first has the
+/// chosen answer.
 enum class ExampleKind { kLearnt, kPairs, kJudged };
 
 struct ExampleFormat {
@@ -99,20 +101,21 @@ struct ExampleFormat {
   const ChatTemplate* chat = nullptr;
   /// The reason why `chat` is null, which errors state.
   std::string_view no_chat = "the model has no chat template";
-  /// If set, this token is appended to each completion or text that does not end with it.
+  /// If present, this token is appended to each completion or text that does not end with it.
   std::optional<int32_t> end = {};
 };
 
-/// Reads the examples in JSON lines, skipping blank lines. `origin` names the text in errors, which
-/// state the line. Returns kInvalidArgument if
+/// Reads examples from JSON lines, skipping blank lines. Errors name `origin` and the line. Returns
+/// kInvalidArgument if
 ///  - a line is not a JSON object in one of the formats of the kind, or repeats a key;
 ///  - an unknown key would change what is learned, as "tools" would;
 ///  - a message has a key other than "role", "content" and "weight", or a weight other than 0 or 1;
 ///  - a conversation has more than 1,024 messages;
 ///  - an example has nothing to learn, or there are no examples.
-/// Propagates errors of ChatTemplate::Format. Returns kUnsupported for messages without a template.
-/// Returns kUnsupported for a template that does not write an answer directly after its prompt, or
-/// that changes an answer in later turns, as the template of Qwen 3 does.
+/// Propagates errors of ChatTemplate::Format. Returns kUnsupported if an example has messages and
+/// there is no chat template. Also returns kUnsupported if the template does not write an answer
+/// directly after its prompt, or if it changes an answer in later turns, as the template of Qwen 3
+/// does.
 Result<TokenExamples> ReadExamples(std::string_view text,
                                    std::string_view origin,
                                    const Tokenizer& tokenizer,

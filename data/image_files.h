@@ -2,7 +2,7 @@
 #define STOWAGE_DATA_IMAGE_FILES_H_
 
 // Reads the images and labels of a data set from files in the layouts that ImageData::Load lists.
-// Images are stored in memory, or as paths of files that are decoded when read.
+// An ImageStore has images in memory, or paths of files that are decoded when they are read.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(ImageParts parts, ReadImageFiles("fashion", options));
 
@@ -20,13 +20,14 @@
 
 namespace stowage {
 
-/// Images and labels. Images are in memory, or in files that each Read decodes.
+/// Images and their labels. The images are in memory, or in files that Read decodes.
 class ImageStore {
  public:
   using Files = std::vector<std::string>;
   using Pixels = std::variant<std::vector<uint8_t>, std::vector<float>, Files>;
 
-  /// `pixels` holds all images in order, or the path of each. Each image has `labels_each` labels.
+  /// `pixels` are the pixels of all images in order, or the path of each image. Each image has
+  /// `labels_each` labels.
   ImageStore(const ImageShape& shape, Pixels pixels,
              std::vector<int32_t> labels, int64_t labels_each)
       : shape_(shape),
@@ -42,16 +43,19 @@ class ImageStore {
     return std::span(labels_).subspan(static_cast<size_t>(i) * labels_each_,
                                       labels_each_);
   }
-  /// Returns whether pixels are bytes, which are normalized, and not floats, which are not.
+  /// Returns whether pixels are bytes, which ImageData normalizes, instead of floats, which it does
+  /// not normalize.
   bool has_bytes() const {
     return !std::holds_alternative<std::vector<float>>(pixels_);
   }
 
-  /// Writes image i to `x`. Byte pixels are divided by 255. Returns an error if a file cannot be
-  /// decoded.
+  /// Writes image i to `x`, which must have shape().size() elements. Byte pixels are divided by
+  /// 255. Propagates errors of Decode.
   Status Read(int64_t i, std::span<float> x) const;
 
-  /// Returns the pixels of an image file. Returns kInvalidArgument if its size is not `shape`.
+  /// Returns the pixels of an image file, with `shape.channels` channels. Returns kInvalidArgument
+  /// if its height or width differs from `shape`. Propagates errors of ReadFile and DecodeImage
+  /// (formats/image.h).
   static Result<std::vector<uint8_t>> Decode(const std::string& file,
                                              const ImageShape& shape);
 
@@ -62,9 +66,9 @@ class ImageStore {
   const size_t labels_each_;
 };
 
-/// The training set or the validation set in a path.
+/// The training set or the validation set of a data set.
 struct ImagePart {
-  std::string origin;  // name of the labels in errors
+  std::string origin;  // names the labels in errors
   ImageShape shape;    // without classes
   ImageStore::Pixels pixels;
   std::vector<int32_t> labels;
@@ -80,8 +84,9 @@ struct ImageParts {
 };
 
 /// Reads the images in `path`, in one of the layouts that ImageData::Load describes. Errors name
-/// the file. Returns kNotFound or kIo if a file cannot be read, and kInvalidArgument for a file of
-/// another layout, shape or type.
+/// the file. Returns kNotFound or kIo if a file or array is missing or cannot be read, and
+/// kInvalidArgument for a file or array of another layout, shape or type. Propagates errors of
+/// DecodeImage, ParseIdx and ParseNpz.
 Result<ImageParts> ReadImageFiles(const std::string& path,
                                   const ImageLoadOptions& options);
 

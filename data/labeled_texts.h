@@ -2,8 +2,8 @@
 #define STOWAGE_DATA_LABELED_TEXTS_H_
 
 // Reads and tokenizes the data for training text classifiers. Each example is a text or a pair of
-// texts with one label, which is a name or a number. The files are JSON lines with an object per
-// line, or CSV or TSV with a header:
+// texts with one label, which is a name or a number. A file is JSON lines with one object per line,
+// or CSV or TSV with a header:
 //
 //   {"text": "A fine film.", "label": "good"}
 //   {"text": "It rains.", "text_pair": "The street is wet.", "label": 1}
@@ -33,7 +33,8 @@ namespace stowage {
 
 enum class TableFormat { kJsonLines, kCsv, kTsv };
 
-/// Returns the format for the extension .jsonl, .csv or .tsv, in any case, or nullopt for another.
+/// Returns the format for the extension .jsonl, .csv or .tsv of `path`, in upper or lower case.
+/// Returns nullopt for other extensions.
 std::optional<TableFormat> TableFormatOf(std::string_view path);
 
 struct LabeledText {
@@ -51,26 +52,26 @@ struct LabeledTexts {
   std::map<std::string, int64_t> unread_keys = {};
 };
 
-/// Reads the rows of `text`, which is UTF-8. `origin` names it in errors, which state the line.
-/// Returns kInvalidArgument if a line is not a JSON object, a key or column is repeated, a row has
-/// a different number of fields than the header, "text" or "label" is missing, a label is empty, or
-/// there are no rows. Keys that change training in other programs, such as "weight", are also
-/// refused. Returns kUnsupported for a list of labels, and for a real number as label, which is for
+/// Reads the rows of `text`. Errors name `origin` and the line. Returns kInvalidArgument if a line
+/// is not a JSON object in UTF-8, a key or column is repeated, a row has another number of fields
+/// than the header, "text" or "label" is missing, a label is empty, or there are no rows. Also
+/// returns kInvalidArgument for keys that change training in other programs, such as "weight".
+/// Returns kUnsupported for a list of labels, and for a real number as label, which is for
 /// regression. Propagates errors of DelimitedText.
 Result<LabeledTexts> ReadLabeledTexts(std::string_view text,
                                       std::string_view origin,
                                       TableFormat format);
 
-/// Returns the names of all labels, sorted. If all labels are numbers, returns LABEL_0 to LABEL_n
-/// for the largest number n, which are the names that transformers gives to unnamed labels. Returns
-/// kInvalidArgument if there are fewer than 2 labels, if a number below the largest is in no row,
-/// or if numbers are mixed with names.
+/// Returns the names of all labels, sorted. If all labels are numbers and n is the largest, returns
+/// LABEL_0 to LABEL_n, which are the names that transformers gives to unnamed labels. Returns
+/// kInvalidArgument if there are fewer than 2 labels, if a number below the largest number does not
+/// occur, or if numbers are mixed with names.
 Result<std::vector<std::string>> LabelNames(const LabeledTexts& texts,
                                             std::string_view origin);
 
-/// Returns the label of each row as an index into `names`. A label that is not in `names` is an
-/// index if it is a number. Returns kInvalidArgument if two names are equal, and, with the line,
-/// for a label that is neither a name nor a valid index.
+/// Returns the label of each row as an index into `names`. If a label is not in `names` and is a
+/// number, it is the index. Returns kInvalidArgument if two names are equal. Returns
+/// kInvalidArgument, with the line, for a label that is neither a name nor a valid index.
 Result<std::vector<int32_t>> FindLabels(const LabeledTexts& texts,
                                         const std::vector<std::string>& names,
                                         std::string_view origin);
@@ -83,16 +84,16 @@ Result<std::vector<int32_t>> FindLabels(const LabeledTexts& texts,
 ///   while (*rows.Next(&fields)) Use(fields, rows.line());
 class DelimitedText {
  public:
-  /// `text` must outlive this object. A byte order mark is skipped.
+  /// Creates a reader of `text`, which must outlive it. A byte order mark is skipped.
   DelimitedText(std::string_view text, char delimiter);
 
-  /// Reads the next non-empty row. Returns false if there is none. A quote is an ordinary character
-  /// in a field that does not begin with a quote. Returns kInvalidArgument, without a tag in the
-  /// message, if a quoted field has no end, or if its closing quote is not followed by a delimiter
-  /// or a line break.
+  /// Reads the next non-empty row into `fields`. Returns false if there is no other row. A quote is
+  /// an ordinary character in a field that does not begin with a quote. Returns kInvalidArgument if
+  /// a quoted field has no end, or if its closing quote is not followed by a delimiter or a line
+  /// break. The message has no prefix such as "[examples]".
   Result<bool> Next(std::vector<std::string>* fields);
 
-  /// Returns the line on which the last row begins, counted from 1.
+  /// Returns the line on which the last row that was read begins, counted from 1.
   int64_t line() const { return row_line_; }
 
  private:
@@ -120,11 +121,12 @@ struct LabeledSplitOptions {
   int64_t types = 0;   // token types of the model, 0 without such an input
 };
 
-/// Encodes the texts and splits the rows. Every tenth text is in the validation set, or the last
-/// text if there are fewer than ten, so a file sorted by label has all labels in both sets.
-/// `labels` must be a result of FindLabels. Returns kInvalidArgument, with `origin`, if a text has
-/// no tokens, a token type is not supported by the model, `seq` is too small for the special
-/// tokens, or fewer than 2 texts are usable.
+/// Encodes the texts with the special tokens of `joins`, and splits the rows that are not dropped.
+/// Every tenth text is in the validation set, or the last text if there are fewer than ten. In a
+/// file sorted by label, each label with at least ten texts is therefore in both sets. `labels`
+/// must be the result of FindLabels for `texts`. Returns kInvalidArgument, naming `origin`, if a
+/// text has no tokens, the model does not support a token type, `seq` is too small for the special
+/// tokens, or fewer than 2 texts remain. Propagates errors of Tokenizer::Encode.
 Result<LabeledSplit> SplitLabeledTexts(const LabeledTexts& texts,
                                        std::vector<int32_t> labels,
                                        const Tokenizer& tokenizer,

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_DATA_TEXT_DATA_H_
 #define STOWAGE_DATA_TEXT_DATA_H_
 
-// Loads text to train language models on. Checks that a file is plain UTF-8 text, and prepares the
-// data of character-level models, for which the last tenth of the text is the validation set.
+// Loads text for training language models. The functions check that a file is plain UTF-8 text, and
+// prepare the data of character-level models. The last tenth of a text is the validation set.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckTrainingText(bytes, "novel.txt"));
 //
@@ -36,14 +36,14 @@ namespace stowage {
 inline constexpr int64_t kTextCharacters = 96;
 
 /// Normalizes UTF-8 text as described above. If `replaced` is not null, sets it to the number of
-/// characters that became '?'. Returns kInvalidArgument, with the line and the column in bytes, for
-/// a NUL byte or ill-formed UTF-8.
+/// characters that became '?'. Returns kInvalidArgument, with the line and the column, which counts
+/// bytes, for a NUL byte or ill-formed UTF-8.
 Result<std::string> NormalizeText(std::string_view utf8,
                                   int64_t* replaced = nullptr);
 
-/// Returns one token per character. `normalized` must be a result of NormalizeText.
+/// Returns one token for each character of `normalized`, which must be a result of NormalizeText.
 std::vector<int32_t> EncodeText(std::string_view normalized);
-/// Returns the characters of `tokens`, each of which must be in [0, kTextCharacters).
+/// Returns the characters of `tokens`, which must be in [0, kTextCharacters).
 std::string DecodeText(std::span<const int32_t> tokens);
 
 class TextData {
@@ -52,11 +52,12 @@ class TextData {
   /// or kIo if the file cannot be read. Returns kInvalidArgument if it is empty or binary, if
   /// `seq < 1`, or if the last tenth of the text is not longer than `seq`.
   static Result<TextData> Load(const std::string& path, int64_t seq);
-  /// Normalizes and splits the content of a file. `origin` names the file in errors.
+  /// Normalizes and splits the content of a file, as Load does. `origin` names the file in errors.
   static Result<TextData> FromText(std::string_view utf8,
                                    std::string_view origin, int64_t seq);
 
-  /// Splits tokens of any vocabulary.
+  /// Splits `tokens`, which may be of any vocabulary. Returns kInvalidArgument if `seq < 1`, or if
+  /// the last tenth is not longer than `seq`. `origin` names the tokens in errors.
   static Result<TextData> FromTokens(std::vector<int32_t> tokens,
                                      std::string_view origin, int64_t seq);
 
@@ -79,37 +80,41 @@ class TextData {
   int64_t replaced_ = 0;
 };
 
-/// Samples `batch` windows of `seq` tokens from `part`, the training or the validation set. The
-/// targets are the same windows shifted by one token. Allocates nothing. Requires
-/// `part.size() > seq`, and spans of batch * seq elements.
+/// Samples `batch` windows of `seq` tokens from `part`, for example the training set. The seed and
+/// the step determine the windows. `targets` are the windows shifted by one token. Does not
+/// allocate. Requires `part.size() > seq`, and that `tokens` and `targets` have batch * seq
+/// elements.
 void SampleTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
                      uint64_t seed, uint64_t step, std::span<int32_t> tokens,
                      std::span<int32_t> targets);
 
-/// Returns the number of full batches of adjacent windows in `part`, and at least 1.
+/// Returns the number of full batches of adjacent windows of `seq` tokens in `part`, or 1 if there
+/// is none.
 int64_t CountTextBatches(std::span<const int32_t> part, int64_t batch,
                          int64_t seq);
 
-/// Reads the batch `index` of adjacent windows: windows index * batch, index * batch + 1, ... of
-/// `part`, modulo their number. The requirements of SampleTextBatch apply.
+/// Reads batch `index` of adjacent windows of `seq` tokens, which are windows index * batch to
+/// index * batch + batch - 1 of `part`, modulo the number of windows. Requires `index >= 0`,
+/// `part.size() > seq`, and that `tokens` and `targets` have batch * seq elements.
 void ReadTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
                    int64_t index, std::span<int32_t> tokens,
                    std::span<int32_t> targets);
 
-/// Returns whether the name of the file ends in .jsonl or .ndjson, in any case.
+/// Returns whether the name of the file ends in .jsonl or .ndjson, in upper or lower case.
 bool IsJsonLines(std::string_view path);
 
 /// Returns kInvalidArgument if `bytes`, the content of the file at `path`, begins like a Parquet
 /// file, a ZIP archive, a compressed file or another container. A container may be valid UTF-8.
 Status CheckIsNoContainer(std::string_view bytes, const std::string& path);
 
-/// Returns kInvalidArgument, with the byte, if `text`, the content of the file at `path`, is not
-/// UTF-8 text. Propagates errors of CheckIsNoContainer.
+/// Returns kInvalidArgument, with the position, if `text`, the content of the file at `path`, is
+/// not UTF-8 text. Propagates errors of CheckIsNoContainer.
 Status CheckIsText(std::string_view text, const std::string& path);
 
-/// Returns kInvalidArgument if `text` is JSON, whose syntax would be learned. A text that begins as
-/// JSON does is considered JSON if the name of its file says so, if its first line is an example of
-/// JSON lines, or if it is a list of objects. Propagates errors of CheckIsText.
+/// Returns kInvalidArgument if `text`, the content of the file at `path`, is JSON, because the
+/// model would learn its syntax. A text that begins like JSON is considered JSON if the file name
+/// indicates JSON, if its first line is an example of JSON lines (data/examples.h), or if it is a
+/// list of objects. Propagates errors of CheckIsText.
 Status CheckTrainingText(std::string_view text, const std::string& path);
 
 }  // namespace stowage
