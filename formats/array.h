@@ -1,9 +1,9 @@
 #ifndef STOWAGE_FORMATS_ARRAY_H_
 #define STOWAGE_FORMATS_ARRAY_H_
 
-// Provides arrays in host memory for reading and writing files. An array is a type and its
-// elements, which are row-major bytes in native byte order. Functions convert elements to and from
-// numbers.
+// Provides arrays in host memory for reading and writing files. An array has a type and a string of
+// bytes, which are its elements in row-major order and native byte order. ValuesOf, IntsOf, RealsOf
+// and ArrayOf convert between elements and numbers.
 //
 //   Array array{{DType::kF32, {2, 3}}, bytes};
 //   std::vector<float> values = ValuesOf<float>(array);
@@ -53,27 +53,29 @@ std::vector<T> ValuesOf(const Array& array) {
   return values;
 }
 
-/// Returns the elements as 64-bit integers. Reals are truncated toward zero and saturate, and NaN
-/// becomes 0.
+/// Returns the elements as 64-bit integers. Floats are truncated toward zero. Values that do not
+/// fit become the nearest 64-bit integer, and NaN becomes 0.
 std::vector<int64_t> IntsOf(const Array& array);
 
 /// Returns the elements as doubles. The result is exact except for integers beyond 2^53.
 std::vector<double> RealsOf(const Array& array);
 
-/// Returns an array of these numbers, which are in row-major order, converted to `dtype`. Float
-/// types round to nearest. Integer types truncate reals toward zero and wrap modulo 2^bits. For
-/// bool, every nonzero number is true. Requires that `shape` has the same number of elements.
+/// Returns an array of these numbers, which must be in row-major order, converted to `dtype`.
+/// Conversions to float types round to nearest. Conversions of reals to integers follow IntsOf, and
+/// narrower integers keep the lower bits. For bool, every nonzero number is true. The size of the
+/// vector must be the number of elements of `shape`.
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<int64_t>& ints);
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<double>& reals);
 
-/// Returns kInvalidArgument if an element is not finite in `dtype`, a float type. The message names
-/// `origin` and the position and value of the first such element. Integers are always finite.
+/// Returns kInvalidArgument if an element is NaN or infinite after conversion to `dtype`, a float
+/// type. The message names `origin` and the position and value of the first such element. Integers
+/// are always accepted.
 Status CheckFinite(const Array& array, DType dtype, const std::string& origin);
 
-/// Returns kInvalidArgument, with the same details, if an element, which must be an integer, is not
-/// in [0, end).
+/// Returns kInvalidArgument if an element is not in [0, end). The elements must be integers. The
+/// message names `origin` and the position and value of the first such element.
 Status CheckRange(const Array& array, int64_t end, const std::string& origin);
 
 }  // namespace stowage

@@ -4,16 +4,18 @@
 // Reads and writes GGUF files (ggml's docs/gguf.md), and dequantizes their tensors. A file consists
 // of metadata, which maps keys to typed values, a table of tensors, and the bytes of the tensors.
 //
-// Versions 2 and 3 are read. Reading loads only the header, and keeps its bytes. Values are decoded
-// on access, and strings are views: a vocabulary of 100,000 tokens is 100,000 views and no copies.
-// The sizes in a header are checked against the size of the file before memory is allocated.
+// ReadGgufHeader reads versions 2 and 3. It loads only the bytes of the header. Values are decoded
+// when they are accessed, and strings are views, so a vocabulary of 100,000 tokens is read without
+// copies of its strings. The sizes in a header are checked against the size of the file before
+// memory is allocated.
 //
 //   Result<GgufHeader> header = ReadGgufHeader(file);
 //   Result<std::string_view> family = header->Text("general.architecture");
 //   for (const GgufTensor& tensor : header->tensors()) { ... }
 //   Dequantize(tensor.type, bytes, row);
 //
-// Version 3 is written. Tensors are written one at a time, so a file may be larger than memory.
+// WriteGguf writes version 3. Tensors are written one at a time, so a file may be larger than
+// memory.
 //
 //   GgufMetadata metadata = GgufMetadata::Of(base_header);    // or start empty
 //   metadata.Set("general.file_type", uint32_t{15});
@@ -59,7 +61,7 @@ enum class GgufKind : uint32_t {
   kF64
 };
 
-/// A value of the metadata, given by its position in the file.
+/// The type and the position in the file of a value of the metadata.
 struct GgufValue {
   GgufKind kind = GgufKind::kU8;  // type of the elements if an array
   bool is_array = false;
@@ -73,7 +75,7 @@ struct GgufValue {
 struct GgufTensor {
   std::string name;
   WeightType type = WeightType::kF32;
-  /// Row-major. The file lists the dimensions in the opposite order.
+  /// The row-major shape. The file lists the dimensions in the opposite order.
   Shape shape;
   Bytes begin = 0;  // offset in the file
   Bytes bytes = 0;
@@ -84,12 +86,13 @@ class GgufHeader {
   /// Reads to.size() bytes of the file, starting at `offset`.
   using ReadAt = std::function<Status(Bytes offset, std::span<std::byte> to)>;
 
-  /// Parses the header of a file of `file_bytes` bytes. O(n log n) in the length of the header.
-  /// Propagates errors of `read`. Returns kDevice if memory is insufficient. Returns kUnsupported
-  /// for another version, byte order or tensor type. Returns kInvalidArgument, with position and
-  /// values, if
+  /// Parses the header of a file of `file_bytes` bytes, which `read` reads. O(n log n) in the
+  /// length of the header. Propagates errors of `read`. Returns kDevice if memory is insufficient.
+  /// Returns kUnsupported for another version, byte order or tensor type. Returns kInvalidArgument,
+  /// with the position and the values, if
   ///  - the file is not GGUF or is truncated, or a count or length exceeds its size;
-  ///  - a type is unknown, or a key or a tensor name is repeated;
+  ///  - a type is unknown, an array has arrays as elements, a key or a tensor name is repeated, or
+  ///    a tensor has more than four dimensions or an empty one;
   ///  - the alignment is not a power of two;
   ///  - the rows of a tensor are not whole blocks;
   ///  - tensors overlap, are misaligned, or end after the end of the file.
@@ -105,10 +108,11 @@ class GgufHeader {
   /// Returns the value under `key`, or null.
   const GgufValue* Find(std::string_view key) const;
 
-  // These functions return the value under `key`. They return kNotFound if it is absent, and
-  // kInvalidArgument if it has another type. Int accepts integers of any width that fit 63 bits,
-  // and Real accepts floats of any width. Text and Texts return views into this header, which
-  // remain valid when the header is moved.
+  // The following functions return the value under `key`. They return kNotFound if it is absent,
+  // and kInvalidArgument if it has another type. Int and Ints accept integer types of any width and
+  // return kInvalidArgument for values that do not fit 63 bits. Real and Reals accept floats of any
+  // width. Text and Texts return views into this header, which remain valid when the header is
+  // moved.
   Result<std::string_view> Text(std::string_view key) const;
   Result<int64_t> Int(std::string_view key) const;
   Result<double> Real(std::string_view key) const;
@@ -116,7 +120,7 @@ class GgufHeader {
   Result<std::vector<std::string_view>> Texts(std::string_view key) const;
   Result<std::vector<int64_t>> Ints(std::string_view key) const;
   Result<std::vector<double>> Reals(std::string_view key) const;
-  /// Returns a view of the bytes of a value of values(), as stored in the file.
+  /// Returns a view of the bytes of `value`, an element of values(), as stored in the file.
   std::string_view BytesOf(const GgufValue& value) const;
 
  private:
@@ -133,28 +137,30 @@ class GgufHeader {
   std::vector<GgufTensor> tensors_;
 };
 
-/// Returns whether the file has the magic number of GGUF. Returns kIo if it cannot be read.
+/// Returns whether the file begins with the magic number of GGUF. Returns kIo if reading fails.
 Result<bool> IsGguf(const InputFile& file);
 
-/// Returns the header of a file. Propagates errors of GgufHeader::Parse, and kIo of the file.
+/// Returns the header of `file`. Propagates errors of GgufHeader::Parse. Returns kIo if reading
+/// fails.
 Result<GgufHeader> ReadGgufHeader(const InputFile& file);
 
-/// Converts whole blocks of any type (ir/weight_type.h, math/weight_blocks.h) to floats, each
-/// correctly rounded. `bytes` must hold exactly the blocks of to.size() numbers.
+/// Converts whole blocks of any type (ir/weight_type.h, math/weight_blocks.h) to floats, which are
+/// correctly rounded. `bytes` must be exactly the blocks of to.size() numbers.
 ///
 ///   std::vector<float> row(576);
 ///   Dequantize(WeightType::kQ4_1, bytes, row);   // bytes: 18 blocks of 20 bytes
 void Dequantize(WeightType type, std::span<const std::byte> bytes,
                 std::span<float> to);
 
-/// Typed values by key, kept in the order in which they were first set.
+/// The metadata of a file to write: typed values by key, in the order in which the keys were first
+/// set.
 class GgufMetadata {
  public:
-  /// Returns a copy of all values of a file.
+  /// Returns a copy of all values of a file, in the order of the file.
   static GgufMetadata Of(const GgufHeader& header);
 
-  /// Sets or replaces a value. T is a number, bool or std::string_view, and determines the type of
-  /// the value in the file.
+  /// Sets or replaces a value. T must be a number, bool or std::string_view, and determines the
+  /// type of the value in the file.
   template <typename T>
   void Set(std::string_view key, T value) {
     Put(key, KindOf<T>(), /*is_array=*/false, 1, BytesOfOne(value));
@@ -183,7 +189,7 @@ class GgufMetadata {
   size_t size() const { return entries_.size(); }
   /// Returns the value of "general.alignment", or 32, the default.
   Bytes alignment() const;
-  /// Returns all keys, types and values as encoded in files.
+  /// Returns the encoding of all keys, types and values in a file.
   std::string Format() const;
 
  private:
@@ -235,17 +241,18 @@ struct GgufTensorToWrite {
   Bytes bytes() const { return BytesOf(type, shape.num_elements()); }
 };
 
-/// Replaces `file`. Calls `write_tensor` for each tensor, in order. It must pass the bytes of the
-/// tensor to its second argument, in one or more calls. Propagates errors of `write_tensor`.
-/// Returns kIo if writing fails, and kInvalidArgument, with the name, for a tensor with more than
-/// four dimensions or a repeated name. The file is unchanged on errors.
+/// Replaces `file` by a GGUF file with these values and tensors. Calls `write_tensor` for each
+/// tensor, in order, with its index in `tensors` and a function to which it must pass all bytes of
+/// the tensor, in one or more calls. Propagates errors of `write_tensor`. Returns kIo if writing
+/// fails, and kInvalidArgument, naming the tensor, for a tensor with more than four dimensions or a
+/// repeated name. On an error, the file is unchanged.
 Status WriteGguf(
     const OutputFile& file, const GgufMetadata& metadata,
     std::span<const GgufTensorToWrite> tensors,
     const std::function<Status(size_t tensor, const OutputFile::WritePart&)>&
         write_tensor);
 
-/// Returns the number of a tensor type in GGUF files.
+/// Returns the number that GGUF files use for a tensor type.
 uint32_t GgufNumberOf(WeightType type);
 
 }  // namespace stowage

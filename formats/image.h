@@ -1,8 +1,8 @@
 #ifndef STOWAGE_FORMATS_IMAGE_H_
 #define STOWAGE_FORMATS_IMAGE_H_
 
-// Defines the shape of images and the augmentation of training images, and decodes PNG (with
-// libpng) and JPEG (with libjpeg-turbo) if the build has these libraries.
+// Defines the shape of images and the augmentation of training images. Decodes PNG files with
+// libpng and JPEG files with libjpeg-turbo, if the build has these libraries.
 //
 //   Result<Image> cat = DecodeImage(bytes, /*channels=*/3, "cat.jpg");
 
@@ -26,7 +26,7 @@ struct ImageShape {
 
 /// Random changes to training images.
 struct Augmentation {
-  int64_t pad = 0;  // zeros on each side, before a random crop to the old size
+  int64_t pad = 0;    // zeros added on each side before a random crop
   bool flip = false;  // horizontally, with probability 1/2
 };
 
@@ -35,11 +35,12 @@ struct Image {
   std::vector<uint8_t> pixels;  // (channels, height, width), row-major
 };
 
-/// Decodes `bytes`, which are recognized as PNG or JPEG by the first bytes. Converts the image to
-/// gray (1 channel) or RGB (3 channels) as Pillow's convert does. Drops alpha. `origin` names the
-/// file in errors. Returns kInvalidArgument if the bytes are neither PNG nor JPEG, are truncated or
-/// damaged, or if the image has more than 2^28 pixels. Returns kDevice if memory is insufficient,
-/// and kUnsupported in a build without the library. Requires 1 or 3 channels.
+/// Decodes a PNG or JPEG file, which is recognized by its first bytes. Converts the image to gray
+/// if `channels` is 1 and to RGB if it is 3, as Pillow's convert does, and drops alpha. `origin`
+/// names the file in errors. Returns kInvalidArgument if the bytes are neither PNG nor JPEG, are
+/// truncated or damaged, or if the image has more than 2^28 pixels. Returns kDevice if memory is
+/// insufficient, and kUnsupported in a build without the library. Requires that `channels` is 1 or
+/// 3.
 Result<Image> DecodeImage(std::string_view bytes, int64_t channels,
                           std::string_view origin);
 

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_FORMATS_SAFETENSORS_H_
 #define STOWAGE_FORMATS_SAFETENSORS_H_
 
-// Reads files of named tensors. SafetensorsFile is an open safetensors file. Its header, which is
-// JSON with the type, shape and byte range of every tensor, is parsed and checked when it is
-// opened. Tensors are read on demand. TensorFile also reads NPZ files of NumPy, which may be
-// compressed. An NPZ file is read as a whole.
+// Reads files of named tensors. SafetensorsFile is an open safetensors file. Open parses and checks
+// the header, which is JSON with the type, shape and byte range of every tensor. Tensors are read
+// on demand. TensorFile also reads NPZ files, which may be compressed (formats/npy.h). An NPZ file
+// is read into memory as a whole.
 //
 //   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
 //   for (const SafeTensor& tensor : file->header().tensors) { ... }
@@ -13,8 +13,9 @@
 //   {"__metadata__":{"step":"300"},"w":{"dtype":"F32","shape":[2,3],
 //    "data_offsets":[0,24]}}
 //
-// As the format requires, the ranges must cover the data exactly, without gaps or overlaps. A
-// tensor of an unsupported type causes an error only if a caller uses it.
+// As the format requires, the ranges of the tensors must cover the data exactly, without gaps or
+// overlaps. A tensor of an unsupported type is listed (SafeTensor::foreign), so that only callers
+// that need it must report an error.
 
 #include <cstddef>
 #include <span>
@@ -34,11 +35,11 @@ namespace stowage {
 struct SafeTensor {
   std::string name;
   TensorType type;
-  Bytes begin = 0;  // half-open range in the data
+  Bytes begin = 0;  // half-open range of bytes in the data
   Bytes end = 0;
-  /// The type in the file, such as "F8_E4M3(2, 3)", of a tensor that TensorType cannot represent,
-  /// because it has another dtype, no elements or too many dimensions. `type` is then invalid.
-  /// Empty for other tensors.
+  /// The type in the file, such as "F8_E4M3(2, 3)", if TensorType cannot represent it, because the
+  /// tensor has an unsupported dtype, no elements or too many dimensions. `type` is then invalid.
+  /// "" for other tensors.
   std::string foreign = {};
 };
 
@@ -50,7 +51,7 @@ struct SafetensorsHeader {
   const std::string* Find(std::string_view key) const;
 };
 
-/// Returns the JSON of the header, padded with spaces to a multiple of 8 bytes. Requires that no
+/// Returns the JSON of `header`, padded with spaces to a multiple of 8 bytes. Requires that no
 /// tensor is foreign.
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
 
@@ -58,16 +59,17 @@ std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
 std::string SafetensorsPrefix(const SafetensorsHeader& header);
 
 /// Parses and checks the header of a file with `data_bytes` bytes of data. O(n log n) in the length
-/// of the header. Returns kInvalidArgument with the position in the header, or with the name of a
-/// tensor whose range is wrong.
+/// of the header. Returns kInvalidArgument, with the position in the header or the name of the
+/// tensor, if the JSON is not a valid header, or if the ranges do not cover the data exactly.
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                  Bytes data_bytes);
 
 /// A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  /// Opens the file and parses its header. `package` is the prefix of error messages. Propagates
-  /// errors of InputFile::Open, and returns kInvalidArgument for an invalid header.
+  /// Opens the file and parses its header. `package` is the tag of error messages (Fail). `use` is
+  /// passed to InputFile::Open (base/files.h). Propagates errors of InputFile::Open, and returns
+  /// kInvalidArgument for an invalid header.
   static Result<SafetensorsFile> Open(const std::string& path,
                                       std::string_view package,
                                       FileUse use = FileUse::kNoted);
@@ -84,7 +86,7 @@ class SafetensorsFile {
 
   /// Reads to.size() bytes of the data, starting at `begin`. Returns kIo if reading fails.
   Status Read(Bytes begin, std::span<std::byte> to) const;
-  /// Reads a tensor of the header. `to` must have its size.
+  /// Reads `tensor`, an element of header().tensors. `to` must have the size of the tensor.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
   /// Returns an error about this file: `[package] "path" message`.
@@ -106,7 +108,7 @@ class SafetensorsFile {
 /// A safetensors or an NPZ file, recognized by its first bytes.
 class TensorFile {
  public:
-  /// Opens the file. `package` is the prefix of error messages. Propagates errors of
+  /// Opens the file. `package` is the tag of error messages (Fail). Propagates errors of
   /// SafetensorsFile::Open and ParseNpz.
   static Result<TensorFile> Open(const std::string& path,
                                  std::string_view package);
@@ -116,8 +118,8 @@ class TensorFile {
   const std::vector<SafeTensor>& tensors() const;
   bool is_npz() const { return std::holds_alternative<Npz>(file_); }
 
-  /// Reads `tensor`, which must be an element of tensors(). `to` must have its size. Returns kIo if
-  /// reading fails.
+  /// Reads `tensor`, which must be an element of tensors(). `to` must have the size of the tensor.
+  /// Returns kIo if reading fails.
   Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
 
   /// Returns an error about this file: `[package] "path" message`.

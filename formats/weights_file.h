@@ -8,8 +8,9 @@
 //   model.safetensors.index.json and the files that the index names;
 // - such an index file.
 //
-// Opening reads only headers. A tensor is then read into the caller's memory, as a whole or in
-// ranges, as stored or converted to floats, with a buffer of at most 64 KiB.
+// Opening reads only headers, an index and config.json. ReadBytes and ReadFloats then read a
+// tensor, or a range of it, into the caller's memory. ReadFloats uses an additional buffer of at
+// most 64 KiB.
 //
 //   Result<WeightsFile> file = WeightsFile::Open("SmolLM2-135M-Instruct.Q4_1.gguf");
 //   const WeightTensor* tensor = file->Find("token_embd.weight");
@@ -39,10 +40,10 @@ struct WeightTensor {
   std::string name;
   WeightType type = WeightType::kF32;
   Shape shape = {};
-  /// The type in the file, such as "I64(4)", of a tensor that no WeightType represents. `type` and
-  /// `shape` are then invalid. Empty for other tensors.
+  /// The type in the file, such as "I64(4)", if no WeightType represents it. `type` and `shape` are
+  /// then invalid. "" for other tensors.
   std::string foreign = {};
-  size_t file = 0;  // index of the open file
+  size_t file = 0;  // index of the file that has the tensor
   Bytes begin = 0;  // offset in this file
   Bytes bytes = 0;
 
@@ -52,8 +53,8 @@ struct WeightTensor {
 
 class WeightsFile {
  public:
-  /// Opens a folder, a GGUF or safetensors file, which is recognized by its first bytes, or an
-  /// index, which is recognized by its name. For a safetensors file or an index, config.json is
+  /// Opens a folder, an index, which is recognized by its name, or a GGUF or safetensors file. A
+  /// GGUF file is recognized by its first bytes. For a safetensors file or an index, config.json is
   /// read from the same folder if it exists. Returns kNotFound for a missing path, shard or file of
   /// a folder, and kIo if a file cannot be read. Propagates errors of GgufHeader::Parse. Returns
   /// kInvalidArgument if
@@ -78,21 +79,22 @@ class WeightsFile {
   /// Returns config.json, or null if there is none.
   const JsonValues* config() const { return config_ ? &*config_ : nullptr; }
 
-  /// Returns an identification of the content: the total size of the files, and the XXH64 of the
-  /// XXH64s of their mebibytes. Reads all files, a mebibyte at a time. Returns kIo if reading
-  /// fails.
+  /// Returns a string that identifies the content of all files: the total size, and a hash, which
+  /// is the XXH64 of the XXH64s of each mebibyte. Reads all files, a mebibyte at a time. Returns
+  /// kIo if reading fails.
   Result<std::string> Content() const;
 
-  /// Reads to.size() stored bytes of a tensor, starting at `begin`, which must exist. Returns kIo
-  /// if reading fails.
+  /// Reads to.size() bytes of a tensor in the format of the file, starting at byte `begin` of the
+  /// tensor. The bytes must exist. Returns kIo if reading fails.
   Status ReadBytes(const WeightTensor& tensor, Bytes begin,
                    std::span<std::byte> to) const;
   /// Reads to.size() elements of a tensor as floats, starting at element `first`. The elements must
-  /// exist and be whole blocks. The tensor must not be foreign. Returns kIo if reading fails.
+  /// exist and consist of whole blocks. The tensor must not be foreign. Returns kIo if reading
+  /// fails.
   Status ReadFloats(const WeightTensor& tensor, int64_t first,
                     std::span<float> to) const;
 
-  /// Returns an error about this file: `[weights] "path" message`.
+  /// Returns an error about this file with the message `[weights] "path" message`.
   Error Fail(std::string_view message,
              ErrorCode code = ErrorCode::kInvalidArgument) const;
 
