@@ -1,9 +1,9 @@
 #ifndef STOWAGE_PYTHON_ARRAYS_H_
 #define STOWAGE_PYTHON_ARRAYS_H_
 
-// Passes arrays from and to Python. An incoming array is viewed in place through the buffer
-// protocol (NumPy, array, bytes) or DLPack (PyTorch, JAX). It is copied only to convert between i32
-// and i64. An outgoing array is a NumPy array.
+// Passes arrays from and to Python. ArrayView views an array from Python in place, through the
+// buffer protocol (NumPy, array, bytes) or DLPack (PyTorch, JAX). The elements are copied only to
+// convert between i32 and i64. ToNumpy returns elements to Python as a NumPy array.
 //
 //   const ArrayView x(object, "x");
 //   x.CheckIs(TensorType{DType::kF32, {64, 10}});
@@ -62,12 +62,14 @@ struct ManagedTensor {
 
 namespace stowage::python {
 
-/// A view of an array, which the view keeps alive.
+/// A view of a Python array. The view keeps the array alive. All functions require the GIL, except
+/// for type and data.
 class ArrayView {
  public:
-  /// Views `object`. `what` names it in errors. Raises TypeError if the object is not an array, and
-  /// WrongDType for an unsupported element type. Raises InvalidArgument if the array is not
-  /// contiguous or is on another device, or if its library refuses to export it.
+  /// Views `object`. `what` names it in errors. Raises TypeError, as pybind11::type_error instead
+  /// of pybind11::error_already_set, if the object is not an array. Raises WrongDType for an
+  /// unsupported element type. Raises InvalidArgument if the array is not contiguous, has more than
+  /// kMaxRank dimensions or is not in host memory, or if its library refuses to export it.
   ArrayView(pybind11::handle object, std::string what);
   ArrayView(ArrayView&& other) noexcept;
   ArrayView& operator=(ArrayView&&) = delete;
@@ -76,20 +78,23 @@ class ArrayView {
   const TensorType& type() const { return type_; }
   std::span<const std::byte> data() const { return data_; }
 
-  /// Raises WrongDType or InvalidArgument unless the array has this type.
+  /// Raises WrongDType if the array has another element type than `expected`, and InvalidArgument
+  /// if it has another shape.
   void CheckIs(const TensorType& expected) const;
-  /// Checks like CheckIs, but also accepts float32 for bf16, since ToNumpy returns bf16 as float32.
-  /// Returns true if the array is such a float32 array, which must be rounded (RoundToBF16).
+  /// Checks the type as CheckIs does, but also accepts float32 if bf16 is expected, since ToNumpy
+  /// returns bf16 as float32. Returns true if the array is such a float32 array, which the caller
+  /// must round (RoundToBF16).
   bool CheckIsWeight(const TensorType& expected) const;
-  /// Returns the elements with type `wanted`: in place, or converted between i32 and i64 into
-  /// `converted`. Raises the exceptions of CheckIs, and InvalidArgument, with its position, for a
-  /// number that does not fit.
+  /// Returns the elements with type `wanted`. If the array is i64 and `wanted` is i32, or the
+  /// reverse, the elements are converted into `*converted`. Otherwise they are returned in place.
+  /// Raises the exceptions of CheckIs. Raises InvalidArgument, with the position, for a number that
+  /// does not fit.
   std::span<const std::byte> As(const TensorType& wanted,
                                 std::vector<std::byte>* converted) const;
 
  private:
-  /// Fills buffer_. Returns false if the object refuses, for example since buffers do not support
-  /// its element type, but supports DLPack.
+  /// Fills buffer_ and returns true. Returns false if the object refuses, for example because
+  /// buffers do not support its element type, and the object supports DLPack.
   bool GetBuffer(pybind11::handle object);
   void TakeBuffer();
   void TakeDlpack(pybind11::handle object);
@@ -107,8 +112,8 @@ class ArrayView {
   dlpack::ManagedTensor* managed_ = nullptr;
 };
 
-/// Returns the format of a type in the buffer protocol. Raises Unsupported for bf16, which has
-/// none.
+/// Returns the format character of a type in the buffer protocol. Raises Unsupported for bf16,
+/// which has none.
 char FormatOf(DType dtype);
 
 /// Returns a new NumPy array of the elements. bf16 is widened to float32. Uses NumPy's Python API,
@@ -116,7 +121,7 @@ char FormatOf(DType dtype);
 pybind11::object ToNumpy(const TensorType& type,
                          std::span<const std::byte> data);
 
-/// Returns float32 elements as bf16, rounded to nearest.
+/// Returns the bf16 elements to which the float32 elements `floats` round to nearest.
 std::vector<std::byte> RoundToBF16(std::span<const std::byte> floats);
 
 }  // namespace stowage::python

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PYTHON_COMPILED_H_
 #define STOWAGE_PYTHON_COMPILED_H_
 
-// Plans training steps for the device "c" of `stowage.plan`, which are compiled to C source
-// (compile/compile.h), and produces the files that Plan.to_c writes.
+// Plans training steps for the device "c" of `stowage.plan`, for which steps are compiled to C
+// source (compile/compile.h). Compile returns the contents of the files that Plan.to_c writes.
 //
 //   spec = ValueOf(SpecOfC(std::move(spec)));
 //   ...
@@ -28,16 +28,17 @@ DeviceNeeds NeedsOfDeviceC(int threads, const std::string& cpu_target);
 /// Returns whether these are the requirements of the device "c".
 bool IsC(const DeviceNeeds& needs);
 
-/// Returns `spec` with slots aligned for C, and with the model's evaluation as the only program in
-/// addition to the step. Frozen params are constants of the file, so they use no memory of the
-/// arena. Propagates errors of TrainingPlanner::Make and of the model.
+/// Returns `spec` with the alignment for C, and with the program "evaluate", if any, as the only
+/// program in addition to the step. Frozen params are planned outside of the arena, since they are
+/// constants in the C source. Propagates errors of TrainingPlanner::Make and of the model.
 Result<TrainingSpec> SpecOfC(TrainingSpec spec);
 
-/// Returns the C source and the header, and their figures, by name. The initial values of params
-/// and states are from `weights`, otherwise from the model's ONNX file, and otherwise from their
-/// Init. Raises InvalidArgument if the plan is for another device, or if an array in `weights` has
-/// a wrong shape or does not belong to a param or state. Raises WrongDType, and the errors of
-/// CompileToC.
+/// Returns the C source, the header, and figures such as "arena_bytes", by name. `prefix`, `header`
+/// and `caller_arena` are as in CompileOptions. The initial value of a param or state is in
+/// `weights`, or else in the model's ONNX file, or else given by its Init. Raises InvalidArgument
+/// if the plan is for another device, or if an array in `weights` has a wrong shape or does not
+/// belong to a param or state. Raises WrongDType if it has a wrong element type. Also raises the
+/// errors of CompileToC.
 pybind11::dict Compile(const PlannedTraining& plan, const std::string& prefix,
                        const std::string& header, bool caller_arena,
                        const std::map<std::string, pybind11::object>& weights);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PYTHON_ERRORS_H_
 #define STOWAGE_PYTHON_ERRORS_H_
 
-// Converts a Result to Python: to its value, or to an exception of stowage.errors with the
-// library's message. Each ErrorCode has an exception class. Also calls functions without the GIL.
+// Converts a Result to its value or to a Python exception of stowage.errors with the library's
+// message. The ErrorCode determines the exception class. Also calls functions without the GIL.
 //
 //   Bytes budget = ValueOf(ParseBytes(text));
 //   Plan plan = WithoutGil([&] { return planner.Plan(); });
@@ -19,9 +19,10 @@ namespace stowage::python {
 /// Raises the exception class `type` of stowage.errors with `message`. The caller must hold the
 /// GIL.
 [[noreturn]] void Raise(const char* type, const std::string& message);
-/// Raises `error` as the exception class of its code.
+/// Raises the exception of the class that belongs to error.code.
 [[noreturn]] void Raise(const Error& error);
 
+/// Returns the value of `result`, or raises its error. The caller must hold the GIL.
 template <typename T>
 T ValueOf(Result<T> result) {
   if (!result.ok()) Raise(result.error());
@@ -31,8 +32,8 @@ inline void ValueOf(const Status& status) {
   if (!status.ok()) Raise(status.error());
 }
 
-/// Acquires the GIL that PyEval_SaveThread released. Does not return if the interpreter exits in
-/// the meantime, which may happen to daemon threads.
+/// Acquires the GIL that PyEval_SaveThread has released. Does not return if the interpreter has
+/// exited since then, which may happen in daemon threads.
 void TakeGil(PyThreadState* thread);
 
 /// Returns f(), called without the GIL. `f` must not use Python objects or throw.

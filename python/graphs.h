@@ -1,8 +1,9 @@
 #ifndef STOWAGE_PYTHON_GRAPHS_H_
 #define STOWAGE_PYTHON_GRAPHS_H_
 
-// Builds graphs op by op from Python. Values are handles that keep their builder alive. The
-// functions of ops are generated from ir/ops.def (python/make_ops.py) and call Emit.
+// Builds graphs from Python, one op at a time. The Python class Value is a handle that keeps its
+// builder alive. The Python functions of ops are generated from ir/ops.def (python/make_ops.py).
+// They call GraphBuilder.emit.
 
 #include <pybind11/pybind11.h>
 
@@ -18,14 +19,15 @@ class Builder {
  public:
   explicit Builder(const std::string& name) : builder_(name) {}
 
-  /// Returns the builder. Raises InvalidArgument if the graph is finished.
+  /// Returns the builder of the graph. Raises InvalidArgument if the graph is finished.
   GraphBuilder& Open();
-  /// Raises the first error of the builder, if any.
+  /// Raises the first error of the builder, if any. Raises InvalidArgument if the graph is
+  /// finished.
   void Check();
   Result<Graph> Finish();
 
-  /// Sets the source location of the following ops. If it is unknown, the calling Python line is
-  /// used, which is the default.
+  /// Sets the source location of the following ops. If `source` is unknown, which is the default,
+  /// the location is the calling line of Python outside of this package.
   void SetSource(SourceLoc source) { source_ = source; }
   SourceLoc source() const { return source_; }
 

@@ -2,12 +2,13 @@
 #define STOWAGE_PYTHON_PLANS_H_
 
 // Provides planned training steps, which `stowage.plan` returns and a Trainer opens. A planned step
-// holds the planner, its plan and the model. Also solves packing problems that are given as arrays.
+// consists of the planner, its plan and the model. The Python function `pack` solves packing
+// problems that are given as arrays.
 //
-// An object with threads belongs to the process that created it. A forked child has a copy of its
-// memory but not of its threads, and would hang when it joins them. OfThisProcess never destroys
-// the object in a child. TurnsOfThisProcess is a mutex on which a child does not block if a thread
-// of its parent held it.
+// An object with threads belongs to the process that created it. A forked child has a copy of the
+// object's memory but not of its threads, so the destructor would block in the child when it joins
+// the threads. OfThisProcess therefore never destroys the object in a child. TurnsOfThisProcess is
+// a mutex that does not block in a child if a thread of the parent held it during the fork.
 //
 //   std::shared_ptr<Backend> backend = OfThisProcess(MakeCpuBackend({.threads = 2}));
 //
@@ -48,7 +49,7 @@ std::shared_ptr<T> OfThisProcess(std::unique_ptr<T> object) {
           }};
 }
 
-/// A mutex for the threads of one process.
+/// A mutex for the threads of one process. A forked child does not block on a lock of its parent.
 class TurnsOfThisProcess {
  public:
   /// Locks the mutex. Returns false in a forked child if a thread of the parent held the lock.
@@ -70,37 +71,40 @@ class TurnsOfThisProcess {
   std::atomic<pid_t> taken_by_ = 0;  // 0 means unlocked
 };
 
-/// Settings of an optimizer by name. A flag is 0 or 1.
+/// Settings of an optimizer by name. The value of a flag is 0 or 1.
 using OptimizerSettings = std::map<std::string, double>;
 
 /// The arguments of `stowage.plan`, with the defaults of the library.
 struct Request {
   std::optional<Bytes> budget = {};
-  /// "auto", "none", or "micro_batches" and choices of memory optimizations by name
-  /// (OptimizationTable).
+  /// "auto", "none", or a map from "micro_batches" and names of memory optimizations
+  /// (OptimizationTable) to their choices.
   std::variant<std::string, std::map<std::string, std::string>> optimizations =
       "auto";
-  std::string optimizer = {};  // empty means the model's default
+  std::string optimizer = {};  // "" means the model's, or else AdamW
   OptimizerSettings optimizer_settings = {};
   std::optional<double> clip_norm = {};
   std::optional<double> ema = {};
-  /// A setting that ChooseLossScaling accepts for the model's dtype.
+  /// A string that ChooseLossScaling (train/optimizer_choice.h) accepts.
   std::string loss_scale = {};
   std::vector<ParamGroup> groups = {};
-  /// Names of values that are never recomputed, and of values that always are.
+  /// The names of values that must not be recomputed, and of values that must be recomputed.
   std::vector<std::string> recompute_keep = {}, recompute_always = {};
   bool allow_batch_change = false;
   std::string plan_cache = {};  // a folder; empty means no cache
   bool evaluates = false;       // whether other programs are planned, too
 };
 
-/// Returns the spec for TrainingPlanner. Returns an error for an unknown memory optimization,
-/// choice or optimizer. Propagates errors of building the model.
+/// Returns the spec for TrainingPlanner, without recompute_keep and recompute_always. Returns an
+/// error for an unknown memory optimization, choice, optimizer, setting or loss scale. Propagates
+/// errors of building the model.
 Result<TrainingSpec> SpecOf(const Model& model, const Request& request);
 
 class PlannedTraining {
  public:
-  /// Plans a training step. Propagates errors of SpecOf and TrainingPlanner.
+  /// Plans a training step for kernels with the requirements `needs`. Propagates errors of SpecOf
+  /// and TrainingPlanner. Returns kInvalidArgument if values to keep or recompute are named and
+  /// recomputation is disabled.
   static Result<std::shared_ptr<PlannedTraining>> Make(Model model,
                                                        const Request& request,
                                                        DeviceNeeds needs);
@@ -109,8 +113,8 @@ class PlannedTraining {
   const TrainingSpec& spec() const { return planner_.spec(); }
   const TrainingPlan& plan() const { return plan_; }
 
-  /// Calls `search(planner)` as WithoutGil does, in one thread at a time. Raises Forked in a child
-  /// that was forked during a search of another thread.
+  /// Returns search(planner().step()), called as by WithoutGil, in one thread at a time. Raises
+  /// Forked in a child that was forked while another thread was in Search.
   template <typename F>
   auto Search(F&& search);
 

@@ -2,11 +2,14 @@
 #define STOWAGE_PYTHON_RUNS_H_
 
 // Provides a run (train/run.h) whose batches, evaluations and callbacks are in Python, for
-// Trainer.fit. Run calls this class without the GIL. Each call to Python acquires the GIL and
-// releases the trainer's lock meanwhile, so callbacks may evaluate and read.
+// Trainer.fit. Run calls the functions of PythonRun without the GIL. Each call to Python holds the
+// GIL and releases the trainer's lock until it returns, so callbacks may evaluate the model and
+// read params.
 //
-// An exception in Python, such as an interrupt, ends the run after the steps that have started. The
-// run is saved, and then the exception is raised. The trainer remains usable.
+// If a hook raises a Python exception, such as an interrupt, the run ends after the steps that have
+// started, a checkpoint is saved, and then the exception is raised. The trainer remains usable.
+// This holds only for pybind11::error_already_set: other C++ exceptions, such as the
+// pybind11::type_error of ArrayView, must not leave a hook's call.
 //
 //   PythonRun run(trainer, {.path = "run.safetensors"});
 //   py::dict result = run.Take(hooks, spec, /*validates=*/false, /*reads_values=*/true);
@@ -40,23 +43,26 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
     std::string log = {};  // of RunLog; empty means none
   };
 
-  /// Claims the files, and resumes from the checkpoint. `trainer` must outlive this object. Raises
-  /// the errors of RunCheckpoints::Claim and Resume and of RunLog::Open. Raises InvalidArgument if
-  /// the trainer has executed steps already, and their number differs from the checkpoint's.
+  /// Claims the files, and resumes from the checkpoint if files.resumes is true and the checkpoint
+  /// exists. `trainer` must outlive this object. Raises the errors of RunCheckpoints::Claim and
+  /// Resume and of RunLog::Open. Raises InvalidArgument if the trainer has executed steps and their
+  /// number differs from the step of the checkpoint.
   PythonRun(Trainer& trainer, const Files& files);
 
   /// Returns the number of steps before the first step of the run.
   int64_t done() const { return start_.done; }
   bool is_resumed() const { return is_resumed_; }
 
-  /// Executes the steps of `spec` with the trainer's learning rates. `hooks` has the following
-  /// methods.
+  /// Executes the steps of `spec` with the trainer's learning rates and seed. `hooks` must have the
+  /// following methods.
   ///  - batch(step) returns the arrays of a step, in the order of its inputs.
   ///  - validate(), called if `validates`, returns a loss, and an accuracy or None.
   ///  - on_step and on_evaluation return True to end the run.
-  ///  - on_unsaved is called if a checkpoint before the last step could not be written.
-  /// `reads_values` states that on_step reads values of the trainer. Returns the fields of the
-  /// result by name. Raises the exceptions of hooks, and the errors of Run.
+  ///  - on_unsaved(message) is called if a checkpoint before the last step could not be written. The
+  ///    run continues.
+  /// `reads_values` states whether on_step reads params or states. Returns the fields of the result
+  /// by name. Raises the exceptions of hooks, the errors of Run, the error of the last checkpoint,
+  /// and errors of the log.
   pybind11::dict Take(const pybind11::object& hooks, RunSpec spec,
                       bool validates, bool reads_values);
 
@@ -77,21 +83,23 @@ class PythonRun : public RunData, public RunObserver, public RunSaver {
   void OnEvaluation(int64_t step, const std::optional<Evaluation>& evaluation,
                     bool counts) override;
   Status OnUnsaved(const Error& error) override;
-  /// Handles signals, and fetches the batch of the next step.
+  /// Handles Python's signals, and fetches the batch of the next step if it has not been fetched.
+  /// Returns a nonzero number if a hook has ended the run or raised an exception.
   int StopAsked() override;
   bool reads_values() const override { return reads_values_; }
 
-  /// Does nothing if the run has executed no step.
+  /// Saves with RunCheckpoints. Does nothing if the run has executed no step.
   Status Save(Training& training, int64_t step,
               const EvaluationHistory& history,
               std::optional<double> held_out_loss, bool best_alone) override;
 
  private:
-  /// Calls `f` with the GIL, unless an exception is pending. An exception of `f` ends the run.
+  /// Calls `f` with the GIL, unless an exception is pending. Stores a pybind11::error_already_set
+  /// of `f`, which ends the run. Other exceptions are not caught.
   template <typename F>
   void Call(F&& f);
   void Fetch(int64_t step);
-  /// `skipped` is empty if the step was not skipped.
+  /// Calls on_step. `skipped` is the reason why the step was skipped, or "" if it was not skipped.
   void Report(const StepFigures& figures, const std::string& skipped);
 
   Trainer& trainer_;

@@ -1,11 +1,11 @@
 #ifndef STOWAGE_PYTHON_TRAINERS_H_
 #define STOWAGE_PYTHON_TRAINERS_H_
 
-// Implements a Python Trainer in C++. In addition to train/training.h, it provides the following.
-// - Calls from several threads, which are executed one at a time.
-// - Forks. A child process may not use the trainer and releases nothing, since it does not have the
-//   trainer's threads.
-// - Views of the arena, which keep its memory alive.
+// Implements the Python class Trainer. It adds the following to Training (train/training.h).
+// - Calls may come from several threads. They are executed one at a time.
+// - The process may fork. A child process cannot use the trainer and does not release its memory,
+//   since the child does not have the trainer's threads.
+// - Python can view params in the arena. A view keeps the arena's memory alive.
 //
 //   Trainer trainer(plan, OpenDevice("cpu", "f32", 2), /*seed=*/1);
 //   trainer.set_rate({.schedule = {.peak = 0.1}});
@@ -44,7 +44,7 @@ struct Device {
   std::string why;
 };
 
-/// A session's arena in host memory.
+/// The arena of a session, in host memory.
 class HostArena {
  public:
   static Result<std::shared_ptr<HostArena>> Make(
@@ -65,7 +65,7 @@ class HostArena {
   pid_t process_;
 };
 
-/// A view of a param or state in the arena. While a view exists, its trainer cannot be closed.
+/// A view of a param or state in the arena. While a view exists, Trainer::Close raises BufferError.
 struct ArenaValue {
   std::shared_ptr<HostArena> arena;
   TensorType type;
@@ -82,38 +82,40 @@ struct Rate {
 
 class Trainer {
  public:
-  /// Opens the plan. Params and states are initialized from `seed`, or from the model's file.
-  /// Raises the errors of Training::Open.
+  /// Opens the plan on `device`. Initializes params and states with `seed`, and then sets the
+  /// weights in the model's ONNX file, if it is from one. Raises the errors of
+  /// Backend::CheckBudget, Training::Open and OnnxModel::ForEachWeight.
   Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
           uint64_t seed);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer();
 
-  /// Executes a training step on the inputs, which are given by position or name, and returns its
-  /// loss. Raises InvalidArgument for a missing or unknown input, and the exceptions of
-  /// ArrayView::As.
+  /// Executes a training step on the inputs, which are given by position or name, and returns the
+  /// loss. Raises InvalidArgument for a missing or unknown input, the exceptions of ArrayView and
+  /// ArrayView::As, and the errors of Runner::Explain.
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
   /// Runs the program "evaluate" or "validate" and returns its outputs by name.
   pybind11::dict Evaluate(const std::string& program,
                           const std::vector<pybind11::object>& inputs);
-  /// Returns EvaluationParts (python/models.h) for such a program.
+  /// Returns EvaluationParts (python/models.h) for the program "evaluate" or "validate".
   pybind11::tuple EvaluationPartsOf(const std::string& program,
                                     bool is_partial);
-  /// Returns name, element type and dimensions of each input that the caller supplies to a program.
+  /// Returns the name, element type and dimensions of each input that the caller must supply to a
+  /// program, "train", "evaluate" or "validate".
   pybind11::list InputsOf(const std::string& program);
-  /// Returns the inputs that the caller supplies to the step.
+  /// Returns the inputs that the caller must supply to the training step.
   const std::vector<ProgramInput>& step_inputs() const {
     return step_inputs_.inputs;
   }
-  /// Returns the number of classes of "validate" (ClassesOf, train/evaluation.h).
+  /// Returns the number of classes of the program "validate" (ClassesOf in train/evaluation.h).
   std::optional<int64_t> Classes();
   /// Returns ExampleAxes for the inputs of the step.
   std::vector<int64_t> StepAxes() const {
     const TrainingSpec& spec = plan_->spec();
     return ExampleAxes(spec.model, spec.batch, step_inputs_.inputs);
   }
-  /// Returns the batch size of the program, or 0 if there is no program with this name.
+  /// Returns the batch size of the program named `program`, or 0 if there is no such program.
   int64_t evaluation_batch(const std::string& program) const {
     const auto found = programs_.find(program);
     return found == programs_.end() ? 0 : found->second.batch;
@@ -122,62 +124,68 @@ class Trainer {
   /// Returns the names of the model's params and states, without states of the optimizer.
   const std::vector<std::string>& weights() const { return weights_; }
   pybind11::object Read(const std::string& name);
-  /// Writes params and states by name, after checking all arrays.
+  /// Writes params and states by name. Checks all arrays before it writes the first one. bf16
+  /// values may be given as float32.
   void Write(const std::map<std::string, pybind11::object>& arrays);
   ArenaValue View(const std::string& name);
 
-  /// Sets the learning rates of all later steps. Initially they are zero.
+  /// Sets the learning rates of all later steps. Before the first call, they are zero.
   void set_rate(const Rate& rate) { rate_ = rate; }
   /// Returns the learning rate of the next step.
   double rate() const { return RateAt(steps_ + 1); }
   double RateAt(int64_t step) const { return rate_.At(step); }
 
-  /// Returns the inputs of param groups (StepInputs). Their values, set below, apply to all later
-  /// steps and are initially zero.
+  /// Returns the names of the inputs of ParamGroups (StepInputs::of_groups).
   const std::vector<std::string>& group_inputs() const {
     return step_inputs_.others.of_groups();
   }
+  /// Sets the values of the inputs group_inputs() for all later steps. Before the first call, they
+  /// are zero.
   void set_group_values(const std::vector<double>& values) {
     group_values_ = values;
   }
   const std::vector<double>& group_values() const { return group_values_; }
 
-  /// Loads weights from the file at `path` according to `rules`.
+  /// Loads weights from the file at `path` according to `rules` (runtime/weights.h).
   LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
   void Save(const std::string& path);
   void SaveWeights(const std::string& path);
   int64_t Resume(const std::string& path);
   pybind11::bytes ToOnnx();
 
-  /// Returns the notes for checkpoints.
+  /// Returns the notes that checkpoints of this trainer have.
   RunNotes Notes() const;
   uint64_t seed() const { return seed_; }
   /// Raises Closed if the trainer is closed, and Forked in a child of the process that created it.
   void CheckUsable() const;
 
-  /// Calls run(training) as WithoutGil does. Holds the lock, except during OutOfTurn.
+  /// Returns run(training), called as by WithoutGil. Holds the lock, except during OutOfTurn. `run`
+  /// must not throw.
   template <typename F>
   auto InRun(F&& run);
-  /// Calls `f` during a run, with the GIL and without the run's lock, so `f` may call functions
-  /// that acquire the lock, such as Evaluate and Save.
+  /// Calls `f`, from `run` of InRun, with the GIL and without the lock, so `f` may call functions
+  /// that acquire the lock, such as Evaluate and Save. `f` must not throw, since the lock would not
+  /// be acquired again.
   template <typename F>
   void OutOfTurn(F&& f);
 
-  /// Replaces params by their averages (train/state_backup.h), or restores them. While averages are
-  /// in use, params cannot change, and no checkpoint is saved. Raises InvalidArgument if there are
-  /// no averages, or if they are in use.
+  /// UseAverages replaces params by their averages (AveragedWeights in train/state_backup.h), and
+  /// RestoreParams restores them. In between, functions that change or save params and states raise
+  /// InvalidArgument. UseAverages raises InvalidArgument if there are no averages, or if they are
+  /// already in use.
   void UseAverages();
   void RestoreParams();
-  /// Marks that a run uses averages for an evaluation. The caller must hold the lock.
+  /// Sets whether a run uses averages for an evaluation. The caller must hold the lock.
   void set_uses_averages(bool uses) { uses_averages_ = uses; }
 
   int64_t steps() const { return steps_; }
-  /// Sets the number of steps that another program executed before its states were loaded.
+  /// Sets the number of executed steps, for example after loading the states of another program.
   void SetSteps(int64_t steps) { steps_ = steps; }
   Bytes arena_bytes();
   std::string device();
   const std::shared_ptr<PlannedTraining>& plan() const { return plan_; }
-  /// Closes the trainer. Raises BufferError if views of the arena exist.
+  /// Closes the trainer and releases its memory. Raises BufferError if views of the arena exist,
+  /// and InvalidArgument during a run.
   void Close();
   bool is_closed() const { return training_ == nullptr; }
 
@@ -190,12 +198,13 @@ class Trainer {
     ProgramInputs inputs;
     int64_t batch = 0;
   };
-  /// The purpose of locking. kSaves reads the state from which training continues.
+  /// The purpose of locking. kSaves reads the params and states from which training continues, so
+  /// it is not allowed while averages replace the params.
   enum class Turn : uint8_t { kReads, kSaves, kChanges };
 
-  /// Calls `f` as WithoutGil does, holding the lock. Raises Closed if another thread has closed the
-  /// trainer. Raises InvalidArgument if `f` would change state during a run, or would save averages
-  /// as params.
+  /// Returns f(), called as by WithoutGil with the lock held. `f` must not throw. Raises Closed if
+  /// another thread has closed the trainer. Raises InvalidArgument if `turn` is kChanges during a
+  /// run, or is not kReads while averages replace the params.
   template <typename F>
   auto InTurn(Turn turn, F&& f);
   [[noreturn]] void RaiseNoTurn() const;
