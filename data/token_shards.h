@@ -1,8 +1,8 @@
 #ifndef STOWAGE_DATA_TOKEN_SHARDS_H_
 #define STOWAGE_DATA_TOKEN_SHARDS_H_
 
-// Reads files of tokens from pre-training scripts. A corpus is one file or a folder of shards. It
-// may be larger than memory, since tokens are read from the files on demand.
+// Reads files of tokens, in the formats of common pre-training scripts. A corpus is one file or a
+// folder of files. It may be larger than memory, since tokens are read from the files on demand.
 //
 //   Result<TokenShards> tokens = TokenShards::Open("fineweb10B", 50257);
 //   const auto place = TokenShards::Place(tokens->train(), 1025, i);
@@ -37,35 +37,41 @@ class TokenShards {
     int64_t begin = 0, tokens = 0;
   };
 
-  /// Returns whether `path` is a *.bin or *.npy file, or a folder that contains one.
+  /// Returns whether `path` ends in .bin or .npy, or is a folder that contains a file with such a
+  /// name.
   static bool Reads(const std::string& path);
 
-  /// Opens the file, or the files of the folder. Read accepts tokens below `vocabulary`. Returns
-  /// kNotFound or kIo if a file cannot be read. Returns kInvalidArgument for a header with another
-  /// version or number of tokens, an array of another type or rank, a file of text, a size that is
-  /// not a whole number of tokens, and a folder without training files.
+  /// Opens the file, or the files of the folder. Tokens must be below `vocabulary`, which Read
+  /// checks. Returns kNotFound or kIo if a file cannot be read. Returns kInvalidArgument for a
+  /// header with an unknown version or with another number of tokens than the file has, an array of
+  /// another type or rank, a file of text, a size that is not a whole number of tokens, and a
+  /// folder without token files or without training files.
   static Result<TokenShards> Open(const std::string& path, int64_t vocabulary);
 
   const std::vector<Part>& train() const { return train_; }
   const std::vector<Part>& held_out() const { return held_out_; }
   size_t files() const { return files_.size(); }
-  /// Returns the number of files, their formats and the numbers of tokens, in one line.
+  /// Returns one line with the number of files, their formats and the numbers of tokens.
   std::string Describe() const;
   /// Returns a digest of the names and sizes of all files, and of the first and last mebibyte of
   /// each. Returns kIo if a file cannot be read.
   Result<uint64_t> Digest() const;
 
-  /// Returns the number of windows of `size` tokens that begin at any token of a part and end in
-  /// the same part. Place returns the window with this index.
+  /// CountPlaces returns the number of windows of `size` tokens that begin at any token of an
+  /// element of `parts` and end in the same element. Place returns the window with index `index`,
+  /// which must be below this number.
   static int64_t CountPlaces(std::span<const Part> parts, int64_t size);
   static Part Place(std::span<const Part> parts, int64_t size, int64_t index);
-  /// Returns the number of adjacent windows of `size` tokens. Each begins at the last token of the
-  /// window before it. Window returns the window with this index. Requires `size > 1`.
+  /// CountWindows returns the number of adjacent windows of `size` tokens, each of which begins at
+  /// the last token of the previous window. No window extends over two elements of `parts`. Window
+  /// returns the window with index `index`, which must be below this number. Both require `size >
+  /// 1`.
   static int64_t CountWindows(std::span<const Part> parts, int64_t size);
   static Part Window(std::span<const Part> parts, int64_t size, int64_t index);
 
-  /// Reads the tokens of `part`. Returns kIo if the file cannot be read, and kInvalidArgument, with
-  /// file and position, for a token outside the vocabulary. Requires `to.size() == part.tokens`.
+  /// Reads the tokens of `part`, for example a result of Place. Returns kIo if the file cannot be
+  /// read, and kInvalidArgument, with the file and position, for a token outside of the vocabulary.
+  /// Requires `to.size() == part.tokens`.
   Status Read(const Part& part, std::span<int32_t> to) const;
 
  private:
