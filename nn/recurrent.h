@@ -41,7 +41,7 @@ struct LstmOptions {
 
 struct LstmResults {
   Value y;  // (B, T, H), all hidden states of the last layer
-  std::vector<LstmState> last;  // by layer, after the last step
+  std::vector<LstmState> last;  // of each layer, after the last step
 };
 
 /// Applies LSTM layers with H = `hidden` units (Hochreiter & Schmidhuber 1997, with forget gates)
@@ -79,7 +79,7 @@ struct GruOptions {
 
 struct GruResults {
   Value y;                  // (B, T, H), all hidden states of the last layer
-  std::vector<Value> last;  // (B, H) by layer, after the last step
+  std::vector<Value> last;  // (B, H) of each layer, after the last step
 };
 
 /// Applies GRU layers with H = `hidden` units (Cho et al. 2014) to x (B, T, in). The order of the
