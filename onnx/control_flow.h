@@ -1,7 +1,7 @@
 #ifndef STOWAGE_ONNX_CONTROL_FLOW_H_
 #define STOWAGE_ONNX_CONTROL_FLOW_H_
 
-// Imports nodes with subgraphs, which are If, Loop and Scan, as conds and loops of the graph
+// Converts If, Loop and Scan, which are the nodes with subgraphs, to conds and loops of the graph
 // (ir/control_flow.h), or unrolls them.
 //
 //   If    If the condition is constant, only the selected branch is imported. Otherwise the node
@@ -15,8 +15,8 @@
 //
 //   if (node.op() == "If") return ImportIf(node, scope, importer);
 //
-// A Scope contains the names that are visible at a node, which are defined in its graph or in an
-// enclosing graph.
+// A Scope contains the names that are visible at a node. They are defined in the node's graph or in
+// an enclosing graph.
 //
 //   Scope inner{.outer = &scope, .opsets = scope.opsets, .body = &body};
 //   Operand* x = inner.Find("x");  // an operand of `body`, captured if defined outside of it
@@ -42,11 +42,12 @@ struct Scope {
   const Scope* outer = nullptr;
   const Opsets* opsets = nullptr;
   bool is_model = false;  // whether it is the scope of the model's own graph
-  /// The body that begins with this scope, or null.
+  /// The body whose names this scope contains, or null if this is not the scope of a body.
   Body* body = nullptr;
   std::unordered_map<std::string, Operand*> names = {};
 
-  /// Returns the operand called `name`, or null if it is not defined yet.
+  /// Returns the operand called `name`, or null if the name is not defined. An operand from outside
+  /// of a body is captured by the body (Body::Capture).
   Operand* Find(const std::string& name) const {
     const auto found = names.find(name);
     if (found != names.end()) return found->second;
@@ -55,26 +56,30 @@ struct Scope {
   }
 };
 
-/// Interface of the model's importer for the conversion of subgraphs.
+/// The interface of NodeImporter (onnx/node_importer.h) that converts subgraphs.
 class GraphImporter {
  public:
   virtual ~GraphImporter() = default;
 
-  /// Converts all nodes of `graph`, a subgraph within `scope`, into `body`, which must be the body
-  /// that was entered last. If `body` is null, converts them into the enclosing graph. Binds
-  /// `inputs` to the inputs of the subgraph. Returns the operands of its outputs.
+  /// Converts all nodes of `graph`, a subgraph of a node in `scope`, and adds them to `body`, which
+  /// must be the body that was entered last, or to the current graph if `body` is null. `inputs`
+  /// are the operands for the subgraph's inputs, of which there must be at least as many. Returns
+  /// the operands of the subgraph's outputs.
   virtual Result<std::vector<Operand*>> AddGraph(const pb::GraphProto& graph,
                                                  const Scope& scope,
                                                  std::vector<Operand> inputs,
                                                  Body* body) = 0;
-  /// Returns an upper bound of the number of nodes, with functions inlined.
+  /// Returns an upper bound of the number of nodes of `graph` after functions are inlined, at most
+  /// 1,000,000.
   virtual int64_t CountNodes(const pb::GraphProto& graph) const = 0;
 };
 
-/// Returns the results of a node with subgraphs. Errors name the node. Returns an error if a
-/// subgraph is missing or its numbers of inputs or outputs do not match the node, if the type of a
-/// result differs between branches or iterations, if the trip count is unknown, or if a result has
-/// no elements.
+/// The following functions convert a node and return its results. Results that no node reads may be
+/// inert. Errors name the node. The functions propagate errors of `importer`. They return
+/// kInvalidArgument if a subgraph is missing or its numbers of inputs or outputs do not match the
+/// node. They return kUnsupported if a result has no elements, if the type of a result differs
+/// between branches, if the type of a carry differs between iterations of a loop that cannot be
+/// unrolled, or if a Loop with a computed condition has no maximum trip count or has scan outputs.
 Result<std::vector<Operand>> ImportIf(ImportedNode& node, const Scope& scope,
                                       GraphImporter& importer);
 Result<std::vector<Operand>> ImportLoop(ImportedNode& node, const Scope& scope,
@@ -91,53 +96,58 @@ Result<std::vector<Operand>> ImportScan(ImportedNode& node, const Scope& scope,
 
 using Operands = std::vector<Operand>;
 
-/// Returns the subgraph in the attribute `name`. Returns kInvalidArgument if there is none.
+/// Returns the subgraph in the node's attribute `name`, or kInvalidArgument if there is none.
 Result<const pb::GraphProto*> GraphOf(const ImportedNode& node,
                                       std::string_view name);
-/// Checks the numbers of inputs and outputs of a subgraph.
+/// Returns kInvalidArgument unless the subgraph has `inputs` inputs and at least `least_outputs`
+/// outputs.
 Status CheckGraph(const ImportedNode& node, const pb::GraphProto& graph,
                   size_t inputs, size_t least_outputs);
-/// Returns the error of the graph built so far, if any, with the node's name.
+/// Returns the error that the current graph has recorded, if any, with the node's name.
 Status CheckBuilt(const ImportedNode& node);
-/// Checks that the carry called `name` keeps its type.
+/// Returns kUnsupported if the types of the carry `name` before and after an iteration differ.
 Status CheckCarried(const ImportedNode& node, const std::string& name,
                     const TensorType& before, const TensorType& after);
 
 Operand AsOperand(Value value);
-/// Returns a constant scalar: an i64 number, or true.
+/// KnownNumber returns a constant i64 scalar, and KnownTrue returns the constant bool true.
 Operand KnownNumber(int64_t number);
 Operand KnownTrue();
 /// Returns the value of a condition, or nullopt if it is not constant. Returns kInvalidArgument if
-/// it is not a single bool.
+/// the condition is not a single bool. Propagates errors of reading it.
 Result<std::optional<bool>> KnownCondition(ImportedNode& node,
                                            Operand& operand);
-/// Returns `operand`, called `name` in the file, as a value that a body can return. A constant is
-/// copied. Returns kUnsupported for a sequence, and for a value without elements.
+/// Returns the value of `operand`, called `name` in the file, as a result of a body. A constant is
+/// copied because it cannot be a result. Returns kUnsupported for a sequence and for a value
+/// without elements.
 Result<Value> HandedBack(ImportedNode& node, const std::string& name,
                          Operand& operand);
 
-/// A complete body of a cond, and its results.
+/// A body of a cond and the body's results.
 struct Branch {
   std::unique_ptr<Body> body;
   Values results = {};
 };
-/// Emits the cond of these branches and returns its results. The first branch is selected by false
-/// or 0. All bodies must have been left, and must return values of the same types.
+/// Adds a cond with these branches to the current graph and returns its results. `index` false or 0
+/// selects the first branch. All bodies must have been left, and their results must have the same
+/// types. Returns the error of the graph, if any, with the node's name.
 Result<Values> EmitCond(ImportedNode& node, Value index,
                         const std::vector<Branch>& branches);
 
-/// The operands of a loop, the corresponding leaves (inputs) of its body, and the results of the
-/// body. `carried` and `next` are carries before and after an iteration, `sliced` are scan inputs,
-/// and `stacked` are scan outputs.
+/// The operands of a loop, the corresponding leaves (inputs) of its body, and the body's results.
+/// `carried` are the initial carries, and `next` are the carries that the body returns. `sliced`
+/// are the scan inputs, and `stacked` are the scan outputs.
 struct Handed {
   Values carried = {}, carried_leaves = {}, next = {};
   Values sliced = {}, sliced_leaves = {};
   Values stacked = {};
 };
-/// Emits the loop of a body, which must have been left. Returns the carries, then the scan outputs.
+/// Adds a loop of `iterations` iterations of `body` to the current graph, in reverse order of the
+/// slices if `reverse`. `body` must have been left. Returns the final carries, followed by the scan
+/// outputs, or the error of the graph with the node's name.
 Result<Values> EmitLoop(ImportedNode& node, Body& body, int64_t iterations,
                         bool reverse, const Handed& handed);
-/// Returns whether the body reads the leaf.
+/// Returns whether a node of `body` reads `leaf`.
 bool IsRead(Body& body, Value leaf);
 
 }  // namespace stowage::onnx

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_ONNX_FOLD_H_
 #define STOWAGE_ONNX_FOLD_H_
 
-// Folds constants at import. Exporters write arithmetic on shapes, whose results are operands of
-// nodes such as Reshape and must be known when the graph is built.
+// Folds constants at import. Exporters write arithmetic on shapes as nodes. The results are
+// operands of nodes such as Reshape, and must be known when the graph is built.
 //
 //   Result<std::optional<std::vector<Array>>> folded = Fold(node);
 //   if (folded.ok() && *folded) ...  // **folded are the results; no op is added to the graph
@@ -18,13 +18,16 @@
 
 namespace stowage::onnx {
 
-/// The maximum number of elements of a folded result, and the maximum bytes of all folded results
-/// of a model. Nodes beyond these limits are computed in the step.
+/// Limits of folding. A node is folded only if each constant operand and each result has at most
+/// kMaxFolded elements. No node is folded once the results of all folded nodes of the model take
+/// more than kMaxFoldedBytes. Other nodes are computed in the step. Constant nodes are folded in
+/// any case.
 inline constexpr int64_t kMaxFolded = 1 << 16;
 inline constexpr Bytes kMaxFoldedBytes = 64 << 20;
 
-/// Returns the results of a node whose operands are constants, or nullopt if the graph must compute
-/// them. Returns an error for invalid attributes or operands.
+/// Returns the results of `node` if they are constant, or nullopt if the step must compute them.
+/// The results of most ops are constant if all operands are, and those of Shape and Size always
+/// are. Returns an error for invalid attributes or operands.
 Result<std::optional<std::vector<Array>>> Fold(ImportedNode& node);
 
 }  // namespace stowage::onnx

@@ -35,24 +35,24 @@ namespace stowage::onnx {
 /// The first operator set in which all ops broadcast according to NumPy's rules.
 inline constexpr int64_t kUsualOpset = 7;
 
-/// The results of a node in the file's order. Results that the file omits are inert
-/// (ir/builder.h): they have no value.
+/// The results of a node in the file's order. Results that are not computed are inert
+/// (ir/builder.h), which means that they are not values of a graph.
 using Values = std::vector<Value>;
 
-/// The meaning of a name in the file: a value, a tensor of the file, or a constant.
+/// What a name in the file refers to, which is a value, a tensor of the file, or a constant.
 struct Operand {
   std::string name = {};
   TensorType type = {};
-  /// Set when the operand is added to the graph.
+  /// The operand in the graph. Inert until the operand is added to the graph.
   Value value = {};
   /// The operand's tensor in the file, or null.
   const pb::TensorProto* initializer = nullptr;
-  /// The contents, if they are constant and have been requested.
+  /// The contents, or null. Contents of a tensor of the file are set when they are first read.
   std::shared_ptr<const Array> contents = {};
   /// Whether the operand is constant over steps, because it does not depend on a param or an input.
   bool fixed = false;
   bool kept = false;  // whether it is a state, which nodes update
-  /// The elements of a sequence of tensors, which is not a value of the graph.
+  /// If the operand is a sequence of tensors, which is not a value of the graph, its elements.
   Values parts = {};
   /// For an operand captured by a body, the operand in the enclosing graph.
   Operand* outer = nullptr;
@@ -71,22 +71,24 @@ struct ImportContext {
   bool training = false;    // training mode of batch norms and dropouts
   bool evaluation = false;  // batch norms use running statistics
   std::optional<ResizedBatch> resized = {};
-  /// The inputs "seed" and "step", i64 scalars, declared by the first random draw.
+  /// The inputs "seed" and "step" of the model's graph, which are i64 scalars. The first random
+  /// draw declares them (NextDraws in onnx/ops.h).
   Operand seed = {}, step = {};
-  int64_t draws = 0;
+  int64_t draws = 0;              // number of random draws so far
   int64_t loops_tried_again = 0;  // unrolled after failing as loops
   Bytes folded = 0;               // total size of folded results
 };
 
 class ImportedNode {
  public:
-  /// An operand that the file omits is null.
+  /// Operands that the file omits are null in `operands`. The references must outlive this object.
   ImportedNode(const pb::NodeProto& node, int64_t version,
                std::vector<Operand*> operands, ImportContext& context);
 
   GraphBuilder& graph() { return *context_.graph; }
   ImportContext& context() const { return context_; }
-  /// Returns the version of the operator set of the file.
+  /// Returns the version of ONNX's operator set for this node, which is the version of the file or
+  /// of the function that contains the node.
   int64_t version() const { return version_; }
   const std::string& op() const { return node_.op_type(); }
   const pb::NodeProto& proto() const { return node_; }
@@ -95,43 +97,46 @@ class ImportedNode {
 
   int num_operands() const { return static_cast<int>(operands_.size()); }
   bool Has(int i) const { return i < num_operands() && operands_[At(i)]; }
-  /// Returns operand i as a value of the graph. Inert if there is none, or after an error.
+  /// Returns operand i as a value of the graph (ValueOf), or an inert value if it is omitted.
   Value In(int i);
-  /// Returns operand i as a state if it is a float tensor of the file that no other node uses as a
-  /// param, and otherwise as In does. In training, an operand from outside of the node's body is an
-  /// error, which the graph records.
+  /// Returns operand i as a state if it is a weight of the file that is not in the graph yet, or
+  /// already is a state. Otherwise returns the same as In. In training, a weight from outside of
+  /// the node's body is an error, which the graph records.
   Value Keep(int i);
   bool IsKept(int i) const;
-  /// Returns the type of operand i. Requires `Has(i)`, as do the next three functions.
+  /// Returns the type of operand i. This function and the next two require `Has(i)`.
   const TensorType& Type(int i) const { return operands_[At(i)]->type; }
   const Shape& ShapeOf(int i) const { return Type(i).shape; }
   Operand& OperandAt(int i) const { return *operands_[At(i)]; }
-  /// Returns the contents of operand i if they are constant over steps, and otherwise null.
+  /// Returns the contents of operand i, or null if it is omitted, is not constant over steps or
+  /// cannot be read.
   const Array* Fixed(int i);
-  /// Returns the contents of operand i as numbers. Returns kUnsupported if the step computes them.
-  /// `what` names them in errors.
+  /// Returns the contents of operand i as numbers. `what` describes the operand in errors. Returns
+  /// kInvalidArgument if the operand is omitted, and kUnsupported if the step computes it.
+  /// Propagates errors of ReadTensor (onnx/tensor.h).
   Result<std::vector<int64_t>> Ints(int i, std::string_view what);
   Result<std::vector<double>> Reals(int i, std::string_view what);
-  /// Returns operand i as above. If it is omitted, returns the attribute `name`, which older
-  /// operator sets have instead, or nullopt if the file has neither.
+  /// Returns Ints(i, name) if operand i exists. Otherwise returns the attribute `name`, which older
+  /// operator sets have instead of the operand, or nullopt if there is no such attribute.
   Result<std::optional<std::vector<int64_t>>> IntsOrAttribute(
       int i, std::string_view name);
-  /// Returns the dimension of `axis`, which counts from the end if negative.
+  /// Returns the dimension that `axis` denotes. A negative axis counts from the end. Returns
+  /// kInvalidArgument unless -rank <= axis < rank.
   Result<int64_t> Axis(int64_t axis, int rank) const;
 
-  /// Sets the elements of result 0, which is a sequence.
+  /// Makes result 0 a sequence with these elements.
   void SetParts(Values parts) { parts_ = std::move(parts); }
   const Values& parts() const { return parts_; }
 
   int num_results() const { return node_.output_size(); }
-  /// Returns whether the file names result i and a node reads it. Exporters also name results that
-  /// no node reads. For example, PyTorch's exporter names the mask of a dropout.
+  /// Returns whether result i has a name in the file and a node or an output of a graph reads it.
+  /// Exporters also name results that are not read, such as the mask of a dropout (PyTorch).
   bool Wants(int i) const {
     return i < num_results() && !node_.output(i).empty() &&
            context_.read.contains(node_.output(i));
   }
 
-  // --- Attributes (`otherwise` is the default value) ---
+  // --- Attributes (`otherwise` is the result if the node has no such attribute) ---
 
   const pb::AttributeProto* Find(std::string_view name) const;
   int64_t Int(std::string_view name, int64_t otherwise) const;
@@ -142,9 +147,10 @@ class ImportedNode {
   std::vector<double> FloatList(std::string_view name) const;
   std::vector<std::string> TextList(std::string_view name) const;
 
-  /// Returns kUnsupported with the message `[onnx] node "conv1" (Conv) what`.
+  /// Returns kUnsupported with a message such as `[onnx] node "conv1" (Conv) ` followed by `what`.
+  /// A node without a name is called by the name of its first result.
   Error Unsupported(std::string_view what) const;
-  /// Returns kInvalidArgument with the same message.
+  /// Returns kInvalidArgument with the same message as Unsupported.
   Error Wrong(std::string_view what) const;
 
  private:
@@ -159,25 +165,29 @@ class ImportedNode {
   Values parts_;
 };
 
-/// Returns the contents of an operand, which are read from the file on first use. Null if the step
-/// computes them.
+/// Returns the contents of an operand, or null if the step computes them. The contents of a tensor
+/// are read from the file `path` on first use. For a weight, they are its values in the file.
+/// Propagates errors of ReadTensor (onnx/tensor.h).
 Result<const Array*> ContentsOf(Operand& operand, const std::string& path);
 
-/// Returns the operand as a value of the graph. If it is not in the graph yet, adds a param for a
-/// float tensor of the file, and otherwise a constant. Inert after an error, which the graph
-/// records.
+/// Returns the operand as a value of the current graph. If the operand is not in the graph yet,
+/// adds a leaf for an operand that a body has captured, a param for a weight of the file, and
+/// otherwise a constant. After an error, which the graph records, the value is inert.
 Value ValueOf(Operand& operand, ImportContext& context);
 
-/// Returns the operand for an alias of its name. A param is first declared under its own name.
+/// Returns a copy of the operand, which can be given another name. Before that, adds the operand to
+/// the graph if it is not constant, so that a param has its own name.
 Operand Passed(Operand& operand, ImportContext& context);
 
-/// A subgraph during its conversion. It has a graph builder, which receives the nodes that are
-/// converted while the body is entered, and a list of the outside operands that the subgraph reads.
+/// A subgraph during its conversion. A body is entered by its constructor and left by Leave. Nodes
+/// that are converted in between are added to the body's graph builder. The body also lists the
+/// operands from outside that the subgraph reads.
 ///
-/// An ONNX subgraph may read any visible name, while a body of this IR has explicit operands
-/// (ir/bodies.h). A name from outside is captured as an operand of the body. The operand becomes a
-/// leaf (an input of the body) when the body computes with it, but not if only its type or its
-/// constant contents are used. A name from an outer graph is captured by all bodies in between.
+/// An ONNX subgraph may read any visible name, but a body of a loop or cond in a graph
+/// (ir/bodies.h) has explicit operands. The body captures each name from outside as an operand of
+/// its own. The operand becomes a leaf (an input of the body) when a node of the body reads it, but
+/// not if only its type or its constant contents are used. Bodies between the graph that defines
+/// the name and this body capture it, too.
 ///
 ///   Body body("loop", context);     // enters the body
 ///   Operand* x = body.Capture(outside);
@@ -191,37 +201,43 @@ class Body {
     Operand* outer;  // of the enclosing graph
   };
 
-  /// Enters the body. `context` must outlive this object.
+  /// Enters the body, which becomes the current one of `context`. `context` must outlive this
+  /// object.
   Body(const std::string& name, ImportContext& context);
   /// Leaves the body if it has not been left.
   ~Body() { Leave(); }
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
 
-  /// Returns to the enclosing graph.
+  /// Makes the enclosing graph the current one again. Has no effect if the body has been left.
   void Leave();
 
   GraphBuilder& graph() { return graph_; }
 
-  /// Adds a leaf that the node supplies, called `name` if this name is free.
+  /// Adds a leaf of this type. Its name is `name`, or "x" if `name` is empty, with a number such as
+  /// ".2" if that name is in use.
   Value Leaf(const std::string& name, const TensorType& type);
 
-  /// Gives `name` to a value of the body, if the name is free and the value has no name.
+  /// Names a value of the body, unless the value is a leaf or already has a name, or the name is in
+  /// use.
   void Name(const std::string& name, Value value);
 
-  /// Returns the body's operand for an operand of the enclosing graph. Repeated calls return the
-  /// same operand, which lives as long as the body.
+  /// Returns this body's operand for `outer`, an operand of the enclosing graph. Repeated calls
+  /// return the same pointer, which is valid as long as the body exists.
   Operand* Capture(Operand* outer);
-  /// Captures an operand of the model's graph in all enclosing bodies and in this body.
+  /// Captures an operand of the model's graph in all enclosing bodies and in this body, and returns
+  /// this body's operand.
   Operand* CaptureOfModel(Operand* operand);
-  /// Returns the leaf for a captured operand, and adds it on first use.
+  /// Returns the leaf for `captured`, a result of Capture. The first call adds the leaf.
   Value LeafFor(const Operand& captured);
-  /// Returns the leaves of captured operands, in the order of first use.
+  /// Returns the leaves that LeafFor has added, in this order.
   const std::vector<Read>& reads() const { return reads_; }
 
-  /// Marks this as the body of a loop. `iteration` is the iteration number, an i64 scalar.
+  /// States that this is the body of a loop of `iterations` iterations. `iteration` is the number
+  /// of the current iteration, an i64 scalar of the body.
   void SetIteration(Value iteration, int64_t iterations);
-  /// Returns the step number for random draws in this body, which is unique per step and iteration.
+  /// Returns the number that random draws in this body use as the step number. It differs between
+  /// all steps and all iterations of the enclosing loops.
   Value StepOfDraws(Operand* step_of_model);
 
  private:

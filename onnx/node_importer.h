@@ -1,9 +1,9 @@
 #ifndef STOWAGE_ONNX_NODE_IMPORTER_H_
 #define STOWAGE_ONNX_NODE_IMPORTER_H_
 
-// Converts the nodes of a model in order. Names are resolved and functions are inlined. Each node
-// is folded (onnx/fold.h) or converted (onnx/ops.h), and nodes with subgraphs become loops and
-// conds (onnx/control_flow.h).
+// Converts the nodes of a model in the file's order. Resolves names and inlines functions. Folds
+// each node (onnx/fold.h) or converts it (onnx/ops.h). Nodes with subgraphs become loops and conds
+// (onnx/control_flow.h).
 //
 //   NodeImporter nodes(model, path, options, &graph);
 //   Scope scope = nodes.ModelScope();
@@ -34,32 +34,37 @@ namespace stowage::onnx {
 
 class NodeImporter : private GraphImporter {
  public:
-  /// All arguments must outlive this object.
+  /// Converts into `graph`. All arguments must outlive this object.
   NodeImporter(const pb::ModelProto& model, const std::string& path,
                const std::map<std::string, std::string>& constants,
                const OnnxBuildOptions& options, GraphBuilder* graph);
 
-  /// Checks the model before nodes are converted: operator sets and ops are known, no function is
-  /// recursive, and the number of nodes after inlining is within the limit.
+  /// Checks the model before nodes are converted. Returns kUnsupported for an unsupported operator
+  /// set of the file, for unknown ops (unless the options request stand-ins), and for more than
+  /// 1,000,000 nodes after inlining. Returns kInvalidArgument for a recursive function.
   Status CheckModel() const;
 
   /// Returns an empty scope for the model's graph.
   Scope ModelScope() const { return {.opsets = &opsets_, .is_model = true}; }
   /// Returns the name in the graph of a value of the file (onnx/import.h).
   std::string NameInGraph(const std::string& name) const;
-  /// Defines a name. Returns an error if it is already defined.
+  /// Defines `name` in `scope`, or does nothing if `name` is empty. Returns kInvalidArgument if
+  /// `scope` already contains the name.
   Status Define(const std::string& name, Operand operand, Scope& scope);
-  /// Defines the tensors of `graph`, whose scope is `scope`. Propagates errors of onnx/tensor.h.
+  /// Defines the tensors of `graph`, whose scope is `scope`. Propagates errors of CheckTensor
+  /// (onnx/tensor.h). Returns kUnsupported for sparse tensors.
   Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
-  /// Checks, before nodes are converted, that each node of the model's graph reads only names in
-  /// `scope` or results of earlier nodes, and that it defines new names.
+  /// Checks the names in the model's graph before nodes are converted. Returns kInvalidArgument if
+  /// a node reads a name that is neither in `scope` nor a result of an earlier node, or if a result
+  /// has a name that is already defined.
   Status CheckNames(const Scope& scope) const;
-  /// Converts all nodes, or only the nodes that are `needed`. Names of other nodes are defined,
-  /// too.
+  /// Converts the nodes for which `needed` is true, or all nodes if `needed` is empty. The results
+  /// of other nodes are defined as operands without a value.
   Status AddNodes(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       Scope& scope, const std::vector<bool>& needed = {});
-  /// Disables the check of declared shapes, for inputs whose shapes differ from the declared ones.
+  /// Disables the comparison of types with the types that the file declares. Must be called if the
+  /// shape of an input differs from the declared shape.
   void ShapesDiffer() { shapes_are_the_files_ = false; }
 
   ImportContext& context() { return context_; }

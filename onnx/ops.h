@@ -1,8 +1,9 @@
 #ifndef STOWAGE_ONNX_OPS_H_
 #define STOWAGE_ONNX_OPS_H_
 
-// Declares the supported ops of ONNX. onnx/ops.def lists them, and onnx/ops/ converts each to ops
-// of the graph, in one file per family. docs/reference/onnx_ops.md is generated from the list.
+// Declares the supported ops of ONNX. onnx/ops.def lists them. The sources in onnx/ops/, one per
+// family of ops, convert them to ops of the graph. docs/reference/onnx_ops.md is generated from the
+// list.
 //
 //   const ImportedOp* op = FindOp("", "Conv");
 //   Result<Values> results = op->convert(node);
@@ -19,8 +20,8 @@
 
 namespace stowage::onnx {
 
-/// The range of supported operator sets. Operator sets before kUsualOpset (onnx/node.h) are
-/// supported only for ops with the same definition.
+/// The range of supported operator sets. In operator sets before kUsualOpset (onnx/node.h), an op
+/// is supported only if its definition is the same.
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 
@@ -29,17 +30,18 @@ struct ImportedOp {
   int operands = 0;  // minimum number
   /// The first operator set with the supported definition of the op.
   int64_t since = kUsualOpset;
-  /// The first later operator set with an unsupported definition. 0 means there is none.
+  /// The first later operator set with an unsupported definition, or 0 if there is none.
   int64_t changed = 0;
   std::string_view limits;  // unsupported uses; "" means none
-  /// Null for an op with subgraphs (onnx/control_flow.h).
+  /// Converts a node of this op. Null for an op with subgraphs (onnx/control_flow.h).
   Result<Values> (*convert)(ImportedNode& node) = nullptr;
 };
 
 /// Returns all ops, sorted by name.
 std::span<const ImportedOp> ImportedOps();
 
-/// Returns the op with this domain and name, or null. ONNX's own domain is "" or "ai.onnx".
+/// Returns the op `name` of `domain`, or null if it is not supported. All supported ops are in
+/// ONNX's own domain, which is called "" or "ai.onnx".
 const ImportedOp* FindOp(std::string_view domain, std::string_view name);
 
 #define STOWAGE_ONNX_OP(Name, operands, since, changed, limits) \
@@ -49,14 +51,14 @@ const ImportedOp* FindOp(std::string_view domain, std::string_view name);
 
 // Helpers shared by conversions.
 
-/// Returns a scalar of the element type of `x`. Inert if `x` is inert.
+/// Returns the scalar `number` of the element type of `x`. If `x` is inert, so is the result.
 Value Like(Value x, double number);
 
 /// Returns a constant i64 vector.
 Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
 
-/// Returns `count` elements of `x` along `axis`: start, start + step, ... Supports steps that a
-/// slice does not support.
+/// Returns the `count` elements of `x` along `axis` at the indices start, start + step, ... Unlike
+/// a slice, supports every step, including a negative one.
 Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
 /// Returns the elements of `x` at the indices `places` along `axis`.
@@ -65,16 +67,18 @@ Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
 /// Returns the permutation of `rank` axes that swaps `axis` with the last axis.
 Axes SwappedWithLast(int rank, int64_t axis);
 
-/// The keys of a node's random draws: the model's inputs "seed" and "step", which the first call of
-/// NextDraws declares, and a number per node.
+/// The keys of a node's random draws, which are the model's inputs "seed" and "step" and a number
+/// that differs between nodes.
 struct Draws {
   Value seed, step;
   int64_t id = 0;
 };
+/// Returns the keys of the next node's random draws. The first call declares the inputs "seed" and
+/// "step" of the model's graph. Within a body, the keys are values of the body.
 Draws NextDraws(ImportedNode& node);
 
-/// Returns `v`, a vector over channels, reshaped to broadcast along dimension 1 of a tensor with
-/// `rank` dimensions.
+/// Returns `v`, a vector with an element per channel, reshaped so that it broadcasts along
+/// dimension 1 of a tensor with `rank` dimensions.
 Value PerChannel(Value v, int rank);
 
 }  // namespace stowage::onnx

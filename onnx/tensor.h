@@ -1,9 +1,9 @@
 #ifndef STOWAGE_ONNX_TENSOR_H_
 #define STOWAGE_ONNX_TENSOR_H_
 
-// Reads tensors of ONNX files: their element types, their contents (raw bytes, lists of numbers, or
-// an external file), and the declared types of values. Also finds the tensors that are constants
-// and not weights.
+// Reads the types and contents of tensors of ONNX files. Contents are raw bytes, lists of numbers,
+// or part of an external file. Also reads the declared types of values, and finds the tensors that
+// are constants and not weights.
 //
 //   Result<Array> weight = ReadTensor(model.graph().initializer(0), "models/a.onnx");
 
@@ -22,14 +22,14 @@
 
 namespace stowage::onnx {
 
-// Lists of protobuf varints are kept encoded and are decoded on access, since a number of one byte
-// takes eight bytes when decoded.
+// Lists of protobuf varints stay encoded in memory and are decoded on access, because a number of
+// one byte would take eight bytes when decoded.
 //
 //   std::string_view list = tensor.int64_data();
 //   while (const std::optional<uint64_t> number = TakeVarint(&list)) ...
 
-/// Decodes and removes the first number. Returns nullopt, and removes nothing, if there is no
-/// complete number of at most ten bytes.
+/// Decodes and removes the first number of `bytes`. If `bytes` does not begin with a complete
+/// number of at most ten bytes, returns nullopt and removes nothing.
 inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes->size() && i < 10; ++i) {
@@ -42,7 +42,8 @@ inline std::optional<uint64_t> TakeVarint(std::string_view* bytes) {
   return std::nullopt;
 }
 
-/// Returns the length of a list, or nullopt if the list ends with an incomplete number.
+/// Returns the number of varints in `list`, or nullopt if one of them is incomplete or longer than
+/// ten bytes.
 inline std::optional<int64_t> CountVarints(std::string_view list) {
   int64_t count = 0;
   for (; !list.empty(); ++count) {
@@ -51,8 +52,9 @@ inline std::optional<int64_t> CountVarints(std::string_view list) {
   return count;
 }
 
-/// Returns the dtype of a TensorProto.DataType. Returns kUnsupported, with ONNX's name of the type,
-/// for i8, unsigned types except u8, strings, complex numbers and floats of at most 8 bits.
+/// Returns the dtype for a TensorProto.DataType. Returns kUnsupported, with ONNX's name of the
+/// type, for all types without a DType, such as 8-bit and 4-bit integers (except u8), u16, strings,
+/// complex numbers and 8-bit floats.
 Result<DType> DTypeOfElement(int32_t data_type);
 
 /// Returns the type of `tensor`. A dimension may be 0. Propagates errors of DTypeOfElement. Returns
@@ -60,28 +62,31 @@ Result<DType> DTypeOfElement(int32_t data_type);
 /// bits.
 Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 
-/// Checks that the contents have the size of the shape, and that an external file is in the folder
-/// of the file `model`. Does not read the external file. Returns the same errors as ReadTensor,
-/// with the name of the tensor.
+/// Checks that the contents have the size of the type, and that an external file is in an allowed
+/// folder (ReadTensor). Does not read an external file, but registers it as an input of the run
+/// (NoteInput in base/files.h). Returns the same errors as ReadTensor, except those of reading the
+/// external file.
 Status CheckTensor(const pb::TensorProto& tensor, const std::string& model);
 
-/// Returns the path of the tensor's external file, or nullopt if it has none or an invalid one
-/// (CheckTensor).
+/// Returns the path of the tensor's external file. Returns nullopt if the tensor has none, or if
+/// the offset or length is not a number. The path is not checked.
 std::optional<std::string> FileOfTensor(const pb::TensorProto& tensor,
                                         const std::string& model);
 
-/// Returns the contents of the tensor. An external file must be in the folder of the file `model`,
-/// or be a link into the folder to which `model` links. Errors name the tensor. Propagates errors
-/// of TypeOfTensor and InputFile. Returns kInvalidArgument if the number of elements does not match
-/// the shape, or if an external file is outside of the folder or too short. Allocates at most the
-/// size of the data.
+/// Returns the contents of the tensor. An external file must be, after links are followed, in the
+/// folder of the file `model` or in the folder of the file to which `model` links. Errors name the
+/// tensor. Propagates errors of TypeOfTensor, NoteInput and InputFile (base/files.h). Returns
+/// kInvalidArgument if the number of elements does not match the shape, or if an external file is
+/// in another folder or too short. Allocates memory only after the size of internal data, or of the
+/// external file, has been checked.
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
                          const std::string& model);
 
-/// Replaces the contents of a tensor by `bytes`, stored in the model. The size must not change.
+/// Replaces the contents of a float tensor by `bytes`, which are stored in the model. `bytes` must
+/// have the size of the tensor's type.
 void SetContents(std::string bytes, pb::TensorProto* tensor);
 
-/// The types that a file declares for values of its graph. The declarations are optional.
+/// The types that a file declares for values of its graph. A file need not declare them.
 ///
 ///   const DeclaredTypes declared(model.graph());
 ///   if (const auto type = declared.Find("h")) ...  // element type and shape
@@ -90,8 +95,8 @@ class DeclaredTypes {
   /// `graph` must outlive this object.
   explicit DeclaredTypes(const pb::GraphProto& graph);
 
-  /// Returns the type of the value `name`, which is decoded at each call. Returns nullopt if the
-  /// file declares no type or a type that is not a tensor.
+  /// Returns the declared type of the value `name`, or nullopt if the file declares none or a type
+  /// that is not a tensor. Each call decodes the declaration.
   std::optional<pb::TypeProto::Tensor> Find(const std::string& name) const;
 
  private:
@@ -99,24 +104,28 @@ class DeclaredTypes {
   std::unordered_map<std::string, const std::string*> others_;  // as bytes
 };
 
-/// Returns the float tensors that are constants of the model's code and not weights, with the kind
-/// of each, by name in TensorsOf (onnx/import.h). Files do not distinguish constants from weights.
-/// The following tensors are recognized as constants.
+/// Returns the float tensors that are constants of the model's code and not weights. The result
+/// maps the name in TensorsOf (onnx/import.h) to the kind of constant. Files do not distinguish
+/// constants from weights. The following tensors are recognized as constants.
 ///
-/// - A single number, of rank 0 or 1, with a name that an exporter generates: a numbered name such
-///   as "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0" or "model/scale/y:0", or the name of
-///   the function that created it, "zeros" or "full_3", or cast it, "p_cast".
-/// - A mask: zeros and a single other value of at most -100, values that are zero or at most
-///   -10,000, or a lower triangle of ones.
-/// - Zeros named like "val_7" that are the scale or shift of a norm, or the initial state of an
-///   LSTM, a GRU or an RNN. Ones that are such a scale or shift.
-/// - Frequencies of rotary embeddings, whose name ends in "inv_freq", and tables in which each
-///   column is the sine or cosine of positions times an angle.
+/// - A single number, of rank 0 or 1, with a name that an exporter generates. Such a name is
+///   numbered, as "val_155", "onnx::Mul_12", "/h.0/Constant_3_output_0" or "model/scale/y:0", or is
+///   that of the function that created the number ("zeros", "full_3") or cast it ("p_cast").
+/// - A mask of rank 2 or more. It has zeros and one other value, which is at most -100, or it has
+///   only zeros and values of at most -10,000 (at least one of them), or each of its matrices is a
+///   lower triangle of ones.
+/// - Zeros or ones with a name such as "val_7" that are read only as the scale or shift of norms,
+///   and zeros with such a name that are read only as the initial state of an LSTM, a GRU or an
+///   RNN.
+/// - Frequencies of rotary embeddings, which are all tensors of two or more elements whose name
+///   ends in "inv_freq", and tables in which each column is the sine or cosine of the position
+///   times an angle.
 ///
-/// Numbers, masks and tables that a matmul, a convolution, a norm, a PReLU or a recurrent op reads
-/// are weights, and so are numbers and masks that a Gather reads. An exporter may have folded
-/// weights under such a name. A tensor that cannot be read is not a constant. Reads each tensor at
-/// most once.
+/// Exceptions are numbers, masks and tables that a matmul, a convolution, a norm, a PReLU or a
+/// recurrent op reads, and numbers and masks of which a Gather selects elements. They are weights,
+/// because an exporter may have folded weights and named the result like a constant. A tensor is a
+/// weight if its contents are needed for the decision but cannot be read. Reads each tensor at most
+/// once.
 ///
 ///   const auto constants = ConstantTensors(model.graph(), path);
 ///   constants.at("val_161");  // returns "a mask"
