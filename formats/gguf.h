@@ -61,7 +61,7 @@ enum class GgufKind : uint32_t {
   kF64
 };
 
-/// The type and the position in the file of a value of the metadata.
+/// A value of the metadata, described by its type and its position in the file.
 struct GgufValue {
   GgufKind kind = GgufKind::kU8;  // type of the elements if an array
   bool is_array = false;
