@@ -143,8 +143,8 @@ std::string_view PreferenceObjectiveName(PreferenceObjective objective);
 
 struct PreferenceRules {
   PreferenceObjective objective = PreferenceObjective::kDpo;
-  /// The coefficient beta above: the strength of the penalty for deviating from the reference, or
-  /// for ORPO, the weight of the term of the odds.
+  /// The coefficient beta in the losses above. It determines how strongly deviations from the
+  /// reference are penalized, or, in ORPO, the weight of the odds term.
   double beta = 0.1;
   /// SimPO's target margin.
   double gamma = 0.5;

@@ -87,14 +87,14 @@ struct ModelOptions {
 };
 
 /// Returns kInvalidArgument if the batch is absent or below 1, the dtype is not floating-point, or
-/// dropout is outside [0, 1). The checks here name `model` in messages.
+/// dropout is outside [0, 1). Messages name `model`.
 Status CheckModelOptions(std::string_view model, const ModelOptions& options);
 
 struct NamedSize {
   std::string_view name;
   int64_t size;
 };
-/// Returns kInvalidArgument if a size of the model is below 1.
+/// Returns kInvalidArgument if one of `sizes` is below 1. Messages name `model` and the size.
 Status CheckModelSizes(std::string_view model,
                        std::initializer_list<NamedSize> sizes);
 
