@@ -170,9 +170,9 @@ class OnnxModel {
 
   /// Returns the bytes of the file with new weights. Calls `give` for each param and state of
   /// `graph` (as in ForEachWeight) with an array of the tensor's size, whose elements `give` must
-  /// set. Tensors with new elements are stored in the file itself, and all others are unchanged.
-  /// Propagates errors of `give` and of CheckTensor (onnx/tensor.h). Returns kUnsupported if the
-  /// result has 2 GiB or more, which protobuf does not support.
+  /// set. Tensors with new elements are stored in the file itself, even if they were external. All
+  /// other tensors are unchanged. Propagates errors of `give` and of CheckTensor (onnx/tensor.h).
+  /// Returns kUnsupported if the result has 2 GiB or more, which protobuf does not support.
   Result<std::string> WithWeights(
       const Graph& graph, const std::function<Status(NamedArray&)>& give) const;
 
