@@ -159,8 +159,8 @@ class Trainer {
   /// Raises Closed if the trainer is closed, and Forked in a child of the process that created it.
   void CheckUsable() const;
 
-  /// Returns run(training), called as by WithoutGil. Holds the lock, except during OutOfTurn. `run`
-  /// must not throw.
+  /// Returns run(training), which is called by WithoutGil (python/errors.h). Holds the lock, except
+  /// during OutOfTurn. `run` must not throw.
   template <typename F>
   auto InRun(F&& run);
   /// Calls `f`, from `run` of InRun, with the GIL and without the lock, so `f` may call functions
@@ -202,9 +202,10 @@ class Trainer {
   /// it is not allowed while averages replace the params.
   enum class Turn : uint8_t { kReads, kSaves, kChanges };
 
-  /// Returns f(), called as by WithoutGil with the lock held. `f` must not throw. Raises Closed if
-  /// another thread has closed the trainer. Raises InvalidArgument if `turn` is kChanges during a
-  /// run, or is not kReads while averages replace the params.
+  /// Calls f() without the GIL and with the lock held, and returns its result, or raises its error
+  /// (as WithoutGil does). `f` must not throw. Raises Closed if another thread has closed the
+  /// trainer. Raises InvalidArgument if `turn` is kChanges during a run, or is not kReads while
+  /// averages replace the params.
   template <typename F>
   auto InTurn(Turn turn, F&& f);
   [[noreturn]] void RaiseNoTurn() const;
