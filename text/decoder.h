@@ -33,8 +33,8 @@ enum class DecoderKind {
   kSpaces,  // joins tokens with spaces, if the file has no decoder
   kToken,   // replaces a token equal to `pattern` with `content`
   // Replaces "▁" with a space. If `first`, first strips one "▁" from the start of the first token.
-  // If also `cleanup`, then strips one "▁" from the start of each following token until a token is
-  // not empty.
+  // If `cleanup` is also set, then strips one "▁" from the start of each following token until a
+  // token is not empty.
   kSentencePiece,
 };
 

@@ -47,8 +47,9 @@ class WordPattern {
     ~Search();
 
     /// Finds the leftmost match in `text` that begins at or after the offset `from`. If the result
-    /// is kYes, sets *begin and *end to its offsets. All calls of one Search together take at most
-    /// a few microseconds for each byte scanned, plus 50 ms. `text` must be well-formed UTF-8.
+    /// is kYes, sets *begin and *end to the offsets of the match. All calls of one Search together
+    /// take at most a few microseconds for each byte scanned, plus 50 ms. `text` must be
+    /// well-formed UTF-8.
     Found Find(std::string_view text, size_t from, size_t* begin, size_t* end);
 
    private:
