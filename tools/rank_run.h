@@ -44,7 +44,7 @@ class RankRun : public RunPeers {
   /// Returns the index of this rank on its host.
   int local_rank() const { return launch_.local_rank; }
   bool alone() const { return team_ == nullptr; }
-  /// Returns whether this rank, as rank 0, prints and writes files.
+  /// Returns whether this is rank 0, which is the only rank that prints and writes files.
   bool speaks() const { return rank() == 0; }
   /// Returns the collectives of the run, or null if there is only one rank.
   Collectives* collectives();

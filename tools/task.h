@@ -36,10 +36,11 @@ namespace stowage::tools {
 struct TaskShare {
   int rank = 0;
   int ranks = 1;
-  /// Replaces values by their sums over all ranks. Collective. Empty if there is only one rank.
+  /// Replaces each value by its sum over all ranks, which must all call it. Empty if there is only
+  /// one rank.
   std::function<Status(std::span<double>)> sum = {};
-  /// Returns a signal that any rank has caught, or 0, given the signal of this rank. Collective.
-  /// Empty if there is only one rank.
+  /// Returns a signal that any rank has caught, or 0 if none has. The argument is the signal that
+  /// this rank has caught, or 0. All ranks must call it. Empty if there is only one rank.
   std::function<Result<int>(int)> any = {};
   /// Whether all ranks run the same number of evaluation steps, which is required if the steps
   /// gather sharded weights. The results of surplus steps are dropped.
@@ -90,7 +91,7 @@ class Task {
   virtual bool has_reference() const { return false; }
   /// Computes the reference values, for the examples of the first `steps` steps and of the
   /// validation set, with a program of `batch` examples. Must be called before the first step.
-  /// Reports to `progress`. If a signal stops it, no values are kept.
+  /// Reports to `progress`. If a signal interrupts the computation, no reference values are stored.
   virtual Status TakeReference(Runner& /*evaluate*/, int64_t /*batch*/,
                                int64_t /*steps*/, WorkProgress& /*progress*/) {
     return {};
@@ -149,7 +150,7 @@ Status TakeShare(const TaskShare& share, int64_t steps, WorkProgress& progress,
     }
     const int64_t step = round * share.ranks + share.rank;
     if (step >= steps && !share.together) return {};
-    // A surplus step repeats another rank's, and does not count.
+    // A surplus step repeats the last step, and its result is dropped.
     STOWAGE_RETURN_IF_ERROR(take(std::min(step, steps - 1), step < steps));
     progress.Show(std::min(step + share.ranks, steps), steps);
   }
