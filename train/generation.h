@@ -97,7 +97,7 @@ class Generator {
   // Reads `text` into the caches. Afterwards logits_ are the logits of the next token.
   Status Read(std::span<const int32_t> text);
   Status Run(Runner& runner, size_t position, std::span<const int32_t> tokens);
-  // Returns whether the caches hold read_.
+  // Returns whether the caches still contain the tokens read_, so that Read can continue from them.
   bool Remembers() const;
   uint64_t StepsStarted() const;
 

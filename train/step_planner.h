@@ -42,8 +42,8 @@ struct StepQuestion {
   /// Measured times of ops. If present, memory optimizations are chosen by time, and
   /// FitOptions::cost is ignored.
   std::optional<OpTimes> op_times = {};
-  /// The cache. It is not used if planning has a deadline (PlanOptions::deadline), or if `fit` has
-  /// a custom cost and `op_times` is absent.
+  /// The cache of plans, if any. It is not used if planning has a deadline (PlanOptions::deadline),
+  /// or if `fit` has a custom cost and `op_times` is absent.
   std::optional<PlanCache> cache = {};
 };
 
