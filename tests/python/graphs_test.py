@@ -195,7 +195,7 @@ class GraphsTest(support.TestCase):
             self.assertGreater(len(words.strip()), 10, function.__name__)
         words = " ".join(ops.attention.__doc__.split())
         self.assertIn("q (B, T, H, D), k and v (B, S, G, D)", words)
-        self.assertIn("`causal`: Query t reads keys s <= t + (S - T)", words)
+        self.assertIn("`causal`: If true, query t reads keys s <= t + (S - T)", words)
         self.assertNotIn("Value()", words)
 
     def test_a_built_model_is_taken_in_micro_batches_like_any_other(self):
